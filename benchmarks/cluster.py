@@ -1,8 +1,8 @@
 """Time a Ray cluster of simulated nodes beside the pool of this machine: `python -m benchmarks.cluster [--repeat N]`.
 
-Every setup has two CPUs in all. Pool and cluster take turns on the same cases, in engines that are open already, so that
-a slow period of the machine affects both; a ratio of 1 means that the cluster costs nothing. Then the same with a node
-that is killed when half of the cases have finished. Opening is timed apart.
+Every setup has two CPUs in all. Pool and cluster take turns on the same cases, in engines that are open already, so
+that a slow period of the machine affects both; a ratio of 1 means that the cluster costs nothing. Then the same with a
+node that is killed when half of the cases have finished. Opening is timed apart.
 """
 
 from __future__ import annotations
@@ -164,10 +164,9 @@ def _pairs(setup: Setup, cases: list[Case], pool: Engine, rounds: int, opening: 
     for _ in range(rounds):
         if nodes is None or setup.kills:  # a killed node is not there any more
             nodes, engine = _opened(setup, opening)
-        in_pool = _seconds(pool, cases, lambda done: None)
-        half = len(cases) // 2
-        kill = nodes.kill_last if setup.kills else None
-        in_cluster = _seconds(engine, cases, lambda done, kill=kill: kill() if kill and done == half else None)
+        in_pool = _seconds(pool, cases, _nothing)
+        on_half = nodes.kill_last if setup.kills else _nothing
+        in_cluster = _seconds(engine, cases, on_half)
         found.append(Pair(pool=in_pool, cluster=in_cluster))
         if setup.kills:
             engine.close()
@@ -185,21 +184,25 @@ def _opened(setup: Setup, opening: list[tuple[str, float]]) -> tuple[Nodes, Engi
     started = time.perf_counter()
     engine = open_engine(options)
     first = _cases("Square", 1, (3,))
-    _seconds(engine, first, lambda done: None)
+    _seconds(engine, first, _nothing)
     if setup.title not in dict(opening):
         opening.append((setup.title, time.perf_counter() - started))
-    _seconds(engine, _cases("large", 2 * _CPUS, (20, 20)), lambda done: None)
+    _seconds(engine, _cases("large", 2 * _CPUS, (20, 20)), _nothing)
     return nodes, engine
 
 
 def _seconds_to_open(opened: Callable[[], Engine]) -> float:
     started = time.perf_counter()
     with contextlib.closing(opened()) as engine:
-        _seconds(engine, _cases("Square", 1, (3,)), lambda done: None)
+        _seconds(engine, _cases("Square", 1, (3,)), _nothing)
         return time.perf_counter() - started
 
 
-def _seconds(engine: Engine, cases: Sequence[Case], on_finished: Callable[[int], None]) -> float:
+def _nothing() -> None:
+    """Do nothing when half of the cases have finished."""
+
+
+def _seconds(engine: Engine, cases: Sequence[Case], on_half: Callable[[], None]) -> float:
     """Return how long an engine takes for cases, all of which must pass."""
     done = 0
 
@@ -207,7 +210,8 @@ def _seconds(engine: Engine, cases: Sequence[Case], on_finished: Callable[[int],
         nonlocal done
         if isinstance(event, Finished):
             done += 1
-            on_finished(done)
+            if done == len(cases) // 2:
+                on_half()
 
     started = time.perf_counter()
     report = run_cases(cases, (), RunOptions(), on_event, engine=engine).report

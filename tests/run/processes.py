@@ -8,10 +8,11 @@ from pathlib import Path
 
 
 def offspring(process: int) -> list[int]:
-    """Return the process ids of all descendants of a process."""
+    """Return the process ids of all descendants of a process, whichever of its threads started them."""
     found = []
-    for child in Path(f"/proc/{process}/task/{process}/children").read_text().split():
-        found += [int(child), *offspring(int(child))]
+    for thread in Path(f"/proc/{process}/task").iterdir():
+        for child in (thread / "children").read_text().split():
+            found += [int(child), *offspring(int(child))]
     return found
 
 

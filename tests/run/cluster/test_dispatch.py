@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 from collections import Counter
 
-from gradverify.run.engines.cluster.dispatch import Dispatcher, Numbered
-from gradverify.run.task import DeviceQuery, Task
+from gradverify.run.engines.cluster.dispatch import Dispatcher
+from gradverify.run.engines.cluster.messages import Numbered, Parcel
 
 
-def task(name: str) -> Task:
-    return Task(key=name, work=DeviceQuery(), timeout=1.0)
+def task(name: str) -> Parcel:
+    return Parcel(key=name, device="cpu", frame=b"")
 
 
 def made(count: int, nodes: str = "a", gpus: int = 0) -> Dispatcher:
@@ -24,12 +24,12 @@ def made(count: int, nodes: str = "a", gpus: int = 0) -> Dispatcher:
 
 
 def keys(tasks: tuple[Numbered, ...]) -> list[str]:
-    return [numbered.task.key for numbered in tasks]
+    return [numbered.parcel.key for numbered in tasks]
 
 
 def finish(dispatcher: Dispatcher, slot: int, tasks: tuple[Numbered, ...], seconds: float) -> None:
     for numbered in tasks:
-        assert dispatcher.finished(slot, numbered.number, 0.0) is numbered.task
+        assert dispatcher.finished(slot, numbered.number, 0.0) is numbered.parcel
     dispatcher.note_seconds(slot, [seconds] * len(tasks))
 
 
@@ -110,7 +110,7 @@ def test_a_task_that_takes_down_two_nodes_is_the_culprit() -> None:
     dispatcher.bury(0, 1.0)
     dispatcher.refill(1, 1.0)
     again, (culprit,) = dispatcher.bury(1, 2.0)
-    assert (again, culprit.task.key, culprit.nodes) == (0, "t0", ("a", "b"))
+    assert (again, culprit.parcel.key, culprit.nodes) == (0, "t0", ("a", "b"))
     assert not dispatcher
 
 
@@ -149,11 +149,11 @@ def test_every_task_ends_once_however_slots_come_and_die() -> None:
             held[slot] += dispatcher.refill(slot, now)
             if chance.random() < 0.04:
                 _, culprits = dispatcher.bury(slot, now)
-                ended.update(culprit.task.key for culprit in culprits)
+                ended.update(culprit.parcel.key for culprit in culprits)
                 del held[slot]
             elif held[slot]:
                 done = held[slot].pop(0)
                 finish(dispatcher, slot, (done,), chance.random() / 10)
-                ended[done.task.key] += 1
+                ended[done.parcel.key] += 1
         assert not dispatcher
         assert ended == Counter(f"t{number}" for number in range(30))

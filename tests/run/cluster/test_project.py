@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import pickle
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from gradverify.case import DataFile, Exploring, Factory, Literal, TensorInput
+from gradverify.case import Case, DataFile, Exploring, Factory, Literal, TensorInput
+from gradverify.result import CaseResult
 from gradverify.run.engines.cluster.messages import Versions, why_refused
 from gradverify.run.engines.cluster.paths import Moved
 from gradverify.run.engines.cluster.probe import installed_versions
 from gradverify.run.engines.cluster.project import largest_parts, own_project
 from gradverify.run.outcome import could_not_run
 from gradverify.run.siblings import private_name
+from gradverify.run.task import TaskDone
 from tests.run.making import case, target
 
 MOVED = Moved(here="/home/me/project", there="/tmp/ray/pkg")
@@ -65,9 +68,15 @@ def test_messages_have_the_paths_of_this_machine() -> None:
     work = case("f", "/home/me/project/ops.py")
     here, there = (private_name("file", Path(folder) / "ops.py") for folder in ("/home/me/project", "/tmp/ray/pkg"))
     result = could_not_run(work, "GV902", f"in /tmp/ray/pkg/ops.py:3: <class '{there}.Odd'>")
-    assert MOVED.answer(result, work).message == f"GV902: in /home/me/project/ops.py:3: <class '{here}.Odd'>"
+    assert sent(result, work).message == f"GV902: in /home/me/project/ops.py:3: <class '{here}.Odd'>"
     untouched = could_not_run(work, "GV902", "elsewhere")
-    assert MOVED.answer(untouched, work) is untouched
+    assert sent(untouched, work) == untouched
+
+
+def sent(result: CaseResult, work: Case) -> CaseResult:
+    event = pickle.loads(MOVED.packed(TaskDone(key="a", answer=result), work))
+    assert isinstance(event.answer, CaseResult)
+    return event.answer
 
 
 OWN = Versions(python="3.12.1", torch="2.13.0+cpu", gradverify="0.1.0")

@@ -36,16 +36,17 @@ from gradverify.run.engines.cluster.messages import (
     Connected,
     Events,
     Opening,
+    Parcel,
     Refused,
     SlotNews,
     Submission,
 )
 from gradverify.run.engines.cluster.slot import Slot
 from gradverify.run.framing import frame_of, receive_frame, send_frame
-from gradverify.run.task import EngineEvent, EngineNote, Loss, Task, TaskLost
+from gradverify.run.task import EngineEvent, EngineNote, Loss, TaskLost
 
 _TICK = 0.25  # seconds between two looks at what takes long
-_IDLE_SECONDS = 5.0  # until a slot without tasks is given back to the cluster
+_IDLE_SECONDS = 60.0  # until a slot without tasks is given back to the cluster
 _FEASIBLE_SECONDS = 2.0  # between two looks at whether a node could run what waits
 _END_SECONDS = 3.0  # for the slots to end their workers
 _RETRY_SECONDS = 1.0  # between slots that fail to start
@@ -146,7 +147,7 @@ class Driver:
     async def receive(self, message: Any) -> None:
         """Handle a message of the light process."""
         if isinstance(message, Submission):
-            self._submit(message.tasks)
+            self._submit(message.parcels)
         elif isinstance(message, Cancellation):
             self.send(Cancelled(frames=await self._cancel()))
 
@@ -174,9 +175,9 @@ class Driver:
         for slot in slots:
             _kill(slot)
 
-    def _submit(self, tasks: Iterable[Task]) -> None:
-        for task in tasks:
-            self._dispatcher.add(task, self._gpus_for(task.device))
+    def _submit(self, parcels: Iterable[Parcel]) -> None:
+        for parcel in parcels:
+            self._dispatcher.add(parcel, self._gpus_for(parcel.device))
         for gpus in self._dispatcher.kinds():
             self._kinds.setdefault(gpus, _Kind()).since = time.monotonic()
             self._grow(gpus)
@@ -325,8 +326,8 @@ class Driver:
             kind.since = time.monotonic()
         elif failing or time.monotonic() - kind.since > self._opening.patience:
             detail = _not_run(gpus, kind.reason if failing else "")
-            for task in self._dispatcher.drop(gpus):
-                self._emit(TaskLost(key=task.key, loss=Loss.CRASH, detail=detail))
+            for parcel in self._dispatcher.drop(gpus):
+                self._emit(TaskLost(key=parcel.key, loss=Loss.CRASH, detail=detail))
 
     def _emit(self, event: EngineEvent) -> None:
         self.send(Events(frames=(pickle.dumps(event, protocol=pickle.HIGHEST_PROTOCOL),)))
@@ -365,7 +366,7 @@ def _blamed(culprit: Culprit) -> TaskLost:
         " process on it died; it is not run again. Run it alone with --engine local to see what it does, or give it"
         " less memory with --memory"
     )
-    return TaskLost(key=culprit.task.key, loss=Loss.CRASH, detail=detail)
+    return TaskLost(key=culprit.parcel.key, loss=Loss.CRASH, detail=detail)
 
 
 def _note(node: str, again: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
+import pickle
 import platform
 import selectors
 import socket
@@ -22,6 +23,7 @@ from gradverify.run.engines.cluster.messages import (
     Connected,
     Events,
     Opening,
+    Parcel,
     Refused,
     Submission,
     Versions,
@@ -137,9 +139,9 @@ class RayEngine:
     def _send_new(self) -> None:
         if self._new:
             self.start()
-            tasks = tuple(self._new)
+            parcels = tuple(map(_packed, self._new))
             self._new.clear()
-            self._send(Submission(tasks=tasks))
+            self._send(Submission(parcels=parcels))
 
     def _send(self, message: Any) -> None:
         assert self._connection is not None
@@ -227,6 +229,11 @@ class _Connection:
             lines = self._errors.read().decode("utf-8", "replace").split("\n")
             self.last_words = next((line.strip() for line in reversed(lines) if line.strip()), "")
         self._errors.close()
+
+
+def _packed(task: Task) -> Parcel:
+    frame = pickle.dumps(task, protocol=pickle.HIGHEST_PROTOCOL)
+    return Parcel(key=task.key, device=task.device, frame=frame)
 
 
 def _connect() -> _Connection:

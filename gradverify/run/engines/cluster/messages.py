@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gradverify.run.task import Task
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Versions:
@@ -38,10 +36,27 @@ class Opening:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Parcel:
+    """A task as it travels: only the slot that runs it unpacks it."""
+
+    key: str
+    device: str  # as in Task
+    frame: bytes  # the Task, pickled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Numbered:
+    """A task with its number, which is never used again."""
+
+    number: int
+    parcel: Parcel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
     """Message of the light process: tasks to run."""
 
-    tasks: tuple[Task, ...]
+    parcels: tuple[Parcel, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,14 +7,16 @@ import pickle
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from gradverify.case import Case, DataFile, Exploring, Literal, Target
 from gradverify.run.siblings import private_name
-from gradverify.run.task import Work
+from gradverify.run.task import EngineEvent, Work
 from gradverify.spec.signature import targets_of
 
+_WITH_PATHS = ("target", "surrogate", "reference", "inputs", "exploring")  # fields of a Case
 _KINDS_OF_NAMES = ("file", "folder")  # of private modules
 
 
@@ -27,30 +29,40 @@ class Moved:
 
     def work(self, work: Work) -> Work:
         """Return a task's work with the node's paths. Paths outside the project stay as they are."""
-        moved: Work = _changed(work, lambda path: _below(path, self.here, self.there))
-        return moved
+        if not isinstance(work, Case):
+            return self._moved(work)  # type: ignore[no-any-return]
+        changed = {name: self._moved(getattr(work, name)) for name in _WITH_PATHS}
+        return replace(work, **changed)
 
-    def answer(self, value: Any, work: Work) -> Any:
-        """Return the answer to some work, or another value of the same kind, with the paths of this machine.
+    def packed(self, event: EngineEvent, work: Work) -> bytes:
+        """Return an event of some work, pickled, with the paths of this machine.
 
         `work` is as it was sent, with the paths of this machine. Names of private modules depend on paths too.
         """
-        names = dict(self._private_names(work))
-        found = pickle.dumps(value)
-        if self.there.encode() not in found and not any(name.encode() in found for name in names):
-            return value
-        swaps = {self.there: self.here, **names}
-        return _with_texts(value, lambda text: _swapped(text, swaps))
+        frame = pickle.dumps(event, protocol=pickle.HIGHEST_PROTOCOL)
+        swaps = {self.there: self.here}
+        for file in _files_of(work):
+            swaps |= _private_names(file, _below(file, self.here, self.there))
+        if not any(found.encode() in frame for found in swaps):
+            return frame
+        changed = _with_texts(event, lambda text: _swapped(text, swaps))
+        return pickle.dumps(changed, protocol=pickle.HIGHEST_PROTOCOL)
 
-    def _private_names(self, work: Work) -> list[tuple[str, str]]:
-        targets = targets_of(work) if isinstance(work, Case) else (work,) if isinstance(work, Target) else ()
-        files = {Path(target.file) for target in targets if target.file is not None}
-        pairs = []
-        for file in files:
-            moved = Path(_below(str(file), self.here, self.there))
-            for here, there in ((file, moved), (file.parent, moved.parent)):
-                pairs += [(private_name(kind, there), private_name(kind, here)) for kind in _KINDS_OF_NAMES]
-        return pairs
+    def _moved(self, value: Any) -> Any:
+        return _changed(value, lambda path: _below(path, self.here, self.there))
+
+
+def _files_of(work: Work) -> set[str]:
+    """Return the files that the functions of some work are in, on this machine."""
+    targets = targets_of(work) if isinstance(work, Case) else (work,) if isinstance(work, Target) else ()
+    return {target.file for target in targets if target.file is not None}
+
+
+@lru_cache(maxsize=1024)
+def _private_names(here: str, there: str) -> dict[str, str]:
+    """Return the names of private modules on this machine by those on the node, for a file and for its folder."""
+    pairs = ((Path(here), Path(there)), (Path(here).parent, Path(there).parent))
+    return {private_name(kind, far): private_name(kind, near) for near, far in pairs for kind in _KINDS_OF_NAMES}
 
 
 def _below(path: str, root: str, other: str) -> str:

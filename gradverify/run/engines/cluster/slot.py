@@ -19,11 +19,10 @@ from pathlib import Path
 
 import ray
 
-from gradverify.run.engines.cluster.dispatch import Numbered
-from gradverify.run.engines.cluster.messages import Project, SlotEvent, SlotNews
+from gradverify.run.engines.cluster.messages import Numbered, Project, SlotEvent, SlotNews
 from gradverify.run.engines.cluster.paths import Moved
 from gradverify.run.pool import LocalPool
-from gradverify.run.task import EngineEvent, TaskDone, TaskLost, TaskStarted
+from gradverify.run.task import EngineEvent, Task, TaskDone, TaskLost, TaskStarted, Work
 
 _GATHER = 0.1  # seconds for which events are gathered into one message, while tasks are left
 _HIDDEN = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}  # of slots without a GPU
@@ -97,7 +96,10 @@ class Slot:
         with self._changed:
             self._events.clear()
             self._seconds.clear()
-        return tuple(self._frame(event, running) for event in lost if running is not None)
+        if running is None:
+            return ()
+        task: Task = pickle.loads(running.parcel.frame)
+        return tuple(self._frame(event, task.work) for event in lost)
 
     def stop(self) -> None:
         """End the workers."""
@@ -120,11 +122,12 @@ class Slot:
             self._changed.wait_for(lambda: self._tasks)
             running = self._running = self._tasks.popleft()
         started = time.monotonic()
+        task: Task = pickle.loads(running.parcel.frame)
         with self._using_pool:
             if running is not self._dropped:
-                self._pool.submit(replace(running.task, work=self._moved.work(running.task.work)))
+                self._pool.submit(replace(task, work=self._moved.work(task.work)))
             while (event := self._pool.next_event(self._unused)) is not None:
-                self._note(event, running, time.monotonic() - started)
+                self._note(event, running.number, task.work, time.monotonic() - started)
         with self._changed:
             self._running = None
             self._changed.notify_all()
@@ -138,19 +141,19 @@ class Slot:
         finally:
             self._using_pool.acquire()
 
-    def _note(self, event: EngineEvent, running: Numbered, seconds: float) -> None:
+    def _note(self, event: EngineEvent, number: int, work: Work, seconds: float) -> None:
         is_last = isinstance(event, TaskDone | TaskLost)
-        noted = SlotEvent(number=running.number, is_last=is_last, frame=self._frame(event, running))
+        noted = SlotEvent(number=number, is_last=is_last, frame=self._frame(event, work))
         with self._changed:
             self._events.append(noted)
             if is_last:
                 self._seconds.append(seconds)
             self._changed.notify_all()
 
-    def _frame(self, event: EngineEvent, running: Numbered) -> bytes:
+    def _frame(self, event: EngineEvent, work: Work) -> bytes:
         if isinstance(event, TaskStarted):
             event = replace(event, where=self._node)
-        return pickle.dumps(self._moved.answer(event, running.task.work), protocol=pickle.HIGHEST_PROTOCOL)
+        return self._moved.packed(event, work)
 
 
 def _path_of_workers(project: Project, there: Path) -> Sequence[str]:
