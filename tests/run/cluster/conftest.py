@@ -116,3 +116,10 @@ def ray_engine(all_nodes: Nodes) -> Iterator[RayEngine]:
 def shared(ray_engine: RayEngine, nodes: Nodes) -> RayEngine:
     """The engine that stays connected, with two nodes."""
     return ray_engine
+
+
+@pytest.fixture
+def free(ray_engine: RayEngine, nodes: Nodes) -> Nodes:
+    """Two nodes on which nothing of the engine that stays connected runs: it connects again when it is used."""
+    ray_engine.close()
+    return nodes

@@ -170,19 +170,19 @@ def values_of(engine: Engine, tasks: list[Task]) -> dict[str, object]:
     return answers
 
 
-def test_a_node_with_another_torch_is_refused_and_nothing_is_left(nodes: Nodes, tmp_path: Path) -> None:
+def test_a_node_with_another_torch_is_refused_and_nothing_is_left(free: Nodes, tmp_path: Path) -> None:
     folder = tmp_path / "torch-9.9.dist-info"
     folder.mkdir()
     (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 9.9\n")
-    nodes.ensure()
-    nodes.add("odd", env_vars={"PYTHONPATH": str(tmp_path)})
-    engine = RayEngine(workers=None, address=nodes.address)
+    free.ensure()
+    free.add("odd", env_vars={"PYTHONPATH": str(tmp_path)})
+    engine = RayEngine(workers=None, address=free.address)
     try:
         with pytest.raises(ServerError, match=r"--engine ray: node odd has torch 9\.9, this machine has 2\."):
             run([case("Square")], engine)
     finally:
         engine.close()
-    assert not nodes.left_of_ours()
+    assert not free.left_of_ours()
 
 
 def test_cancelled_tasks_are_silent_and_the_engine_goes_on(shared: RayEngine) -> None:
