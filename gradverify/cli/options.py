@@ -268,22 +268,22 @@ class Execution:
 
     workers: Annotated[int | None, _number("-j", "--jobs", least=0, text=_JOBS, heading=Heading.RUNNING)] = None
     engine: Annotated[
-        EngineName,
+        EngineName | None,
         _option(
             "--engine",
             metavar="NAME",
             parser=choice(EngineName),
-            help="Where: local, on this machine, or ray, on a Ray cluster (-j: CPUs taken there).  [default: local]",
+            help="Where cases run: local, on this machine, or ray, on a Ray cluster, of which -j counts the CPUs."
+            "  [default: local]",
             heading=Heading.RUNNING,
-            show_default=False,
         ),
-    ] = EngineName.LOCAL
+    ] = None
     ray_address: Annotated[
         str | None,
         _option(
             "--ray-address",
             metavar="HOST:PORT",
-            help="The head of the cluster; auto: the cluster of this machine.  [default: that, else a new one]",
+            help="The cluster's head; auto: the one that this machine is in.  [default: auto, else a new one]",
             heading=Heading.RUNNING,
         ),
     ] = None

@@ -13,6 +13,7 @@ from gradverify.case import CASE_DTYPES, TorchGradcheck
 from gradverify.catalogue import known_checks
 from gradverify.cli.exits import UsageProblem
 from gradverify.cli.request import Request
+from gradverify.run.options import EngineName
 from gradverify.size import MOST_MEMORY, size_of, size_text
 from gradverify.spec.limits import MAX_SAMPLES
 from gradverify.spec.node import dotted
@@ -52,6 +53,8 @@ class Defaults:
     max_elements: int | None = None
     max_evaluations: int | None = None
     workers: int | None = None
+    engine: EngineName | None = None
+    address: str | None = None
     require_devices: tuple[str, ...] = ()
 
 
@@ -74,6 +77,8 @@ def with_defaults(request: Request, defaults: Defaults) -> Request:
     }
     if request.workers == 0:
         defaults_used["memory"] = request.memory  # the limit applies to workers only, and -j 0 uses none
+    if (request.engine or defaults.engine) is not EngineName.RAY:
+        defaults_used["address"] = request.address  # likewise, without a cluster
     return replace(request, **defaults_used)
 
 
@@ -100,6 +105,7 @@ def _read(table: Any, folder: Path) -> Defaults:
         messages = [_message(issue) for issue in error.issues]
         raise UsageProblem(f"{_shown(folder / _FILE)}: {'; '.join(messages)}") from error
     values["max_elements"] = values.pop("elements", None)
+    values["address"] = values.pop("ray_address", None)
     return Defaults(**values)
 
 
@@ -126,6 +132,8 @@ def readers_of(folder: Path) -> Mapping[str, Reader[Any]]:
         "timeout": seconds,
         "torch_gradcheck": one_of(TorchGradcheck),
         "workers": whole_between(0, _MAX_INTEGER),
+        "engine": one_of(EngineName),
+        "ray_address": text,
         "memory": _memory,
         "elements": whole_between(1, _MAX_INTEGER),
         "max_evaluations": whole_between(1, _MAX_INTEGER),

@@ -43,7 +43,7 @@ class Request:
     max_evaluations: int | None = None  # calls of forward and backward in the search for wrong entries
     timed: bool = False
     workers: int | None = None  # None: as many as there are cores; 0: in this process
-    engine: EngineName = EngineName.LOCAL
+    engine: EngineName | None = None  # None: local
     address: str | None = None  # of a cluster
     fail_fast: bool = False
     keep_going: bool = False
@@ -111,7 +111,7 @@ def requested(
 
 def engine_of(request: Request) -> EngineOptions:
     """Return the engine that a request asks for."""
-    return EngineOptions(name=request.engine, workers=request.workers, address=request.address)
+    return EngineOptions(name=request.engine or EngineName.LOCAL, workers=request.workers, address=request.address)
 
 
 def exploring(request: Request, save: Path | None = None) -> Request:

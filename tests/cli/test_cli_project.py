@@ -12,6 +12,8 @@ from report_specimens import case, masked
 
 from gradverify.case import TorchGradcheck
 from gradverify.cli.project import readers_of
+from gradverify.cli.request import engine_of
+from gradverify.run.options import EngineName, EngineOptions
 
 FULL = """
 [tool.gradverify]
@@ -64,6 +66,17 @@ def test_options_override_project_defaults(fake, call) -> None:
     assert fake.paths == (Path("other"),)
     assert (request.checks, request.devices, request.dtypes) == (("gradgradcheck",), ("cpu",), ("float32",))
     assert (request.seed, request.workers, request.max_elements, request.timeout) == (5, 1, 1, 120.0)
+
+
+def test_an_engine_may_stand_in_the_project_and_an_option_takes_its_place(fake, call) -> None:
+    fake.results = [case()]
+    project("[tool.gradverify]\nengine = 'ray'\nray_address = 'head:6379'\n")
+    call("run", "specs")
+    assert engine_of(fake.request) == EngineOptions(name=EngineName.RAY, address="head:6379")
+    call("run", "specs", "--engine", "local")
+    assert engine_of(fake.request) == EngineOptions()
+    call("run", "specs", "--ray-address", "auto", "-j", "3")
+    assert engine_of(fake.request) == EngineOptions(name=EngineName.RAY, address="auto", workers=3)
 
 
 def test_a_run_in_this_process_drops_the_default_limit_of_memory(fake, call) -> None:
@@ -121,6 +134,7 @@ def test_the_nearest_one_counts_alone(fake, call, monkeypatch: pytest.MonkeyPatc
         ("timeout = inf", "tool.gradverify.timeout: expected a finite number, found the number .inf"),
         ("timeout = 2026-01-01", "tool.gradverify.timeout: expected a number, found text '2026-01-01'"),
         ("workers = -1", "tool.gradverify.workers: expected a whole number from 0 to"),
+        ("engine = 'slurm'", "tool.gradverify.engine: "),
         ("memory = 512", "tool.gradverify.memory: expected a size, as '512M' or '2G', found the whole number 512"),
         ("memory = '9999999T'", "tool.gradverify.memory: expected at most 1048576T"),
         ("jobs = 2", "tool.gradverify.jobs: unknown key (did you mean `workers`?)"),
