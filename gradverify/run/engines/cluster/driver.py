@@ -21,15 +21,15 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
+from gradverify.run.engines.cluster.capacity import Capacity
 from gradverify.run.engines.cluster.connection import (
     ClusterError,
     Node,
-    alive_nodes,
     connect,
     last_line,
     refuse_other_versions,
 )
-from gradverify.run.engines.cluster.dispatch import Culprit, Dispatcher
+from gradverify.run.engines.cluster.dispatch import Dispatcher
 from gradverify.run.engines.cluster.messages import (
     Cancellation,
     Cancelled,
@@ -42,12 +42,12 @@ from gradverify.run.engines.cluster.messages import (
     Submission,
 )
 from gradverify.run.engines.cluster.slot import Slot
+from gradverify.run.engines.cluster.wording import blamed, not_run, note_of_death
 from gradverify.run.framing import frame_of, receive_frame, send_frame
-from gradverify.run.task import EngineEvent, EngineNote, Loss, TaskLost
+from gradverify.run.task import EngineEvent, Loss, TaskLost
 
 _TICK = 0.25  # seconds between two looks at what takes long
 _IDLE_SECONDS = 60.0  # until a slot without tasks is given back to the cluster
-_FEASIBLE_SECONDS = 2.0  # between two looks at whether a node could run what waits
 _END_SECONDS = 3.0  # for the slots to end their workers
 _RETRY_SECONDS = 1.0  # between slots that fail to start
 _MOST_FAILURES = 3  # times that slots may fail to start, one after the other
@@ -123,9 +123,7 @@ class Driver:
     def __init__(self, opening: Opening, writer: asyncio.StreamWriter) -> None:
         self._opening = opening
         self._writer = writer
-        self._names: dict[str, str] = {}  # of nodes, by id
-        self._nodes = alive_nodes(self._names)
-        self._looked = time.monotonic()  # when the nodes were last asked for
+        self._capacity = Capacity(opening.workers)
         self._dispatcher = Dispatcher()
         self._slots: dict[int, _Slot] = {}
         self._kinds: dict[int, _Kind] = {}
@@ -134,11 +132,11 @@ class Driver:
 
     def start(self) -> None:
         """Start a slot per node, so that torch loads while specs are read."""
-        self._grow(0, min(len(self._nodes), self._limit(0)))
+        self._grow(0, len(self._capacity.nodes()))
 
     def nodes(self) -> tuple[Node, ...]:
-        """Return the nodes that were alive when they were last asked for."""
-        return self._nodes
+        """Return the nodes that are alive."""
+        return self._capacity.nodes()
 
     def send(self, message: Any) -> None:
         """Send a message to the light process."""
@@ -177,41 +175,19 @@ class Driver:
 
     def _submit(self, parcels: Iterable[Parcel]) -> None:
         for parcel in parcels:
-            self._dispatcher.add(parcel, self._gpus_for(parcel.device))
+            self._dispatcher.add(parcel, self._capacity.gpus_for(parcel.device))
         for gpus in self._dispatcher.kinds():
             self._kinds.setdefault(gpus, _Kind()).since = time.monotonic()
             self._grow(gpus)
         for slot in self._slots.values():
             self._refill(slot)
 
-    def _gpus_for(self, device: str) -> int:
-        """Return how many GPUs a slot needs to have a device; 0 if no node has so many, which is a skip there."""
-        kind, _, index = device.partition(":")
-        if kind == "cpu":
-            return 0
-        wanted = int(index or 0) + 1
-        self._look()
-        return wanted if any(node.gpus >= wanted for node in self._nodes) else 0
-
-    def _look(self) -> None:
-        """Ask for the nodes again if that was some time ago."""
-        if time.monotonic() - self._looked > _FEASIBLE_SECONDS:
-            self._nodes, self._looked = alive_nodes(self._names), time.monotonic()
-
-    def _limit(self, gpus: int) -> int:
-        """Return the most slots with so many GPUs."""
-        there = sum(node.gpus // gpus if gpus else node.cpus for node in self._nodes)
-        most = self._opening.workers
-        if gpus:
-            return there if most is None else min(there, most)
-        return most if most is not None else max(there, 1)
-
     def _grow(self, gpus: int, least: int = 0) -> None:
         """Start slots as long as there are tasks for them."""
         kind = self._kinds.setdefault(gpus, _Kind())
         if kind.failures >= _MOST_FAILURES or time.monotonic() < kind.retry:
             return
-        wanted = min(self._limit(gpus), max(self._dispatcher.unfinished(gpus), least))
+        wanted = min(self._capacity.limit(gpus), max(self._dispatcher.unfinished(gpus), least))
         have = sum(slot.gpus == gpus for slot in self._slots.values())
         for _ in range(wanted - have):
             slot = _Slot(number=next(self._numbers), gpus=gpus)
@@ -224,8 +200,7 @@ class Driver:
             resources = {"num_cpus": 0, "num_gpus": slot.gpus} if slot.gpus else {"num_cpus": 1}
             slot.actor = self._actor.options(**resources).remote(self._opening.project, slot.gpus)
             identity = await slot.actor.node_id.remote()
-            self._nodes, self._looked = alive_nodes(self._names), time.monotonic()
-            slot.node = next((node for node in self._nodes if node.id == identity), None)
+            slot.node = self._capacity.node(identity)
             if slot.node is None:
                 raise ClusterError("its node died")
             await slot.actor.begin.remote(slot.node.name)
@@ -303,9 +278,9 @@ class Driver:
             return
         again, culprits = self._dispatcher.bury(slot.number, time.monotonic())
         for culprit in culprits:
-            self._emit(_blamed(culprit))
+            self._emit(blamed(culprit))
         if again and slot.node is not None:
-            self._emit(EngineNote(text=_note(slot.node.name, again)))
+            self._emit(note_of_death(slot.node.name, again))
         for each in list(self._slots.values()):
             self._refill(each)
         self._grow(slot.gpus)
@@ -319,13 +294,11 @@ class Driver:
             return
         kind = self._kinds[gpus]
         up = any(slot.gpus == gpus and self._is_up(slot) for slot in self._slots.values())
-        self._look()
-        feasible = any(node.gpus >= gpus if gpus else node.cpus for node in self._nodes)
         failing = kind.failures >= _MOST_FAILURES
-        if up or (feasible and not failing):
+        if up or (self._capacity.has_room(gpus) and not failing):
             kind.since = time.monotonic()
         elif failing or time.monotonic() - kind.since > self._opening.patience:
-            detail = _not_run(gpus, kind.reason if failing else "")
+            detail = not_run(gpus, kind.reason if failing else "")
             for parcel in self._dispatcher.drop(gpus):
                 self._emit(TaskLost(key=parcel.key, loss=Loss.CRASH, detail=detail))
 
@@ -357,25 +330,3 @@ def _kill(slot: _Slot) -> None:
     with suppress(Exception):
         if slot.actor is not None:
             ray.kill(slot.actor)
-
-
-def _blamed(culprit: Culprit) -> TaskLost:
-    where = " and ".join(culprit.nodes)
-    detail = (
-        f"took down {len(culprit.nodes)} nodes of the cluster that it ran on, {where}: each time, the node or Ray's"
-        " process on it died; it is not run again. Run it alone with --engine local to see what it does, or give it"
-        " less memory with --memory"
-    )
-    return TaskLost(key=culprit.parcel.key, loss=Loss.CRASH, detail=detail)
-
-
-def _note(node: str, again: int) -> str:
-    tasks = "a task runs" if again == 1 else f"{again:,} tasks run"
-    return f"node {node} of the cluster died, or Ray's process on it; {tasks} again elsewhere"
-
-
-def _not_run(gpus: int, reason: str) -> str:
-    if reason:
-        return f"was not run: Ray could not start a process for it: {reason}"
-    what = "a CPU" if not gpus else "a GPU" if gpus == 1 else f"{gpus} GPUs"
-    return f"was not run: no node with {what} is left in the cluster"
