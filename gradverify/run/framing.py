@@ -10,7 +10,7 @@ import struct
 from enum import Enum
 from typing import Any
 
-_HEADER = struct.Struct("<Q")
+HEADER = struct.Struct("<Q")  # the length of the message that follows
 
 
 def send_frame(stream: socket.socket, value: object) -> None:
@@ -21,12 +21,12 @@ def send_frame(stream: socket.socket, value: object) -> None:
 def frame_of(value: object) -> bytes:
     """Return one message as it is sent."""
     body = pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
-    return _HEADER.pack(len(body)) + body
+    return HEADER.pack(len(body)) + body
 
 
 def receive_frame(stream: socket.socket) -> Any:
     """Return the next message of a trusted process, waiting for it. Raises EOFError if the other end is closed."""
-    (length,) = _HEADER.unpack(_receive_exactly(stream, _HEADER.size))
+    (length,) = HEADER.unpack(_receive_exactly(stream, HEADER.size))
     return pickle.loads(_receive_exactly(stream, length))
 
 
@@ -35,13 +35,13 @@ def take_frame(buffer: bytearray) -> Any | None:
 
     The sender may have run user code: raises UnpicklingError if the message holds classes other than gradverify's.
     """
-    if len(buffer) < _HEADER.size:
+    if len(buffer) < HEADER.size:
         return None
-    (length,) = _HEADER.unpack_from(buffer)
-    end = _HEADER.size + length
+    (length,) = HEADER.unpack_from(buffer)
+    end = HEADER.size + length
     if len(buffer) < end:
         return None
-    body = bytes(buffer[_HEADER.size : end])
+    body = bytes(buffer[HEADER.size : end])
     del buffer[:end]
     return rebuilt(body)
 

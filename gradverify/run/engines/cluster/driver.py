@@ -1,4 +1,4 @@
-"""The process that is connected to Ray: it starts slots on the nodes, and carries tasks and events.
+"""The process that is connected to Ray.
 
 It is a process of its own because Ray ends the process that is connected to it when the head of the cluster dies, has
 handlers for signals, and prints: neither may reach the results that the light process has, or the screen.
@@ -10,48 +10,23 @@ import asyncio
 import pickle
 import signal
 import socket
-import struct
-import time
-from collections.abc import Awaitable, Iterable
-from contextlib import suppress
-from dataclasses import dataclass, field
-from itertools import count
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import ray
-from ray.exceptions import RayError
 
-from gradverify.run.engines.cluster.capacity import Capacity
-from gradverify.run.engines.cluster.connection import (
-    ClusterError,
-    Node,
-    connect,
-    last_line,
-    refuse_other_versions,
-)
-from gradverify.run.engines.cluster.dispatch import Dispatcher
+from gradverify.run.engines.cluster.connection import ClusterError, connect, refuse_other_versions
 from gradverify.run.engines.cluster.messages import (
     Cancellation,
     Cancelled,
     Connected,
-    Events,
     Opening,
-    Parcel,
     Refused,
-    SlotNews,
     Submission,
 )
-from gradverify.run.engines.cluster.slot import Slot
-from gradverify.run.engines.cluster.wording import blamed, not_run, note_of_death
-from gradverify.run.framing import frame_of, receive_frame, send_frame
-from gradverify.run.task import EngineEvent, Loss, TaskLost
-
-_TICK = 0.25  # seconds between two looks at what takes long
-_IDLE_SECONDS = 60.0  # until a slot without tasks is given back to the cluster
-_END_SECONDS = 3.0  # for the slots to end their workers
-_RETRY_SECONDS = 1.0  # between slots that fail to start
-_MOST_FAILURES = 3  # times that slots may fail to start, one after the other
-_HEADER = struct.Struct("<Q")
+from gradverify.run.engines.cluster.slots import Slots
+from gradverify.run.framing import HEADER, frame_of, receive_frame, send_frame
 
 
 def main(control_fd: int) -> None:
@@ -74,259 +49,64 @@ def main(control_fd: int) -> None:
 
 async def _serve(control: socket.socket, opening: Opening) -> None:
     reader, writer = await asyncio.open_connection(sock=control)
-    driver = Driver(opening, writer)
+
+    def send(message: Any) -> None:
+        writer.write(frame_of(message))
+
+    slots = Slots(opening, send)
     try:
-        driver.start()  # torch loads on the nodes while they are asked for their versions
-        await asyncio.to_thread(refuse_other_versions, opening, driver.nodes())
-        driver.send(Connected())
-        ticking = asyncio.create_task(driver.tick())
-        try:
-            while True:
-                (length,) = _HEADER.unpack(await reader.readexactly(_HEADER.size))
-                await driver.receive(pickle.loads(await reader.readexactly(length)))
-        finally:
-            ticking.cancel()
-    except ClusterError as error:
-        driver.send(Refused(reason=str(error)))
-        await writer.drain()
+        slots.start()  # torch loads on the nodes while they are asked for their versions
+        await asyncio.gather(_receive(reader, slots, send), _accept(opening, slots, send), slots.tick())
     except asyncio.IncompleteReadError:
-        pass
+        pass  # the light process has closed its end
     finally:
-        await driver.end()
+        await slots.end()
 
 
-@dataclass(slots=True, kw_only=True)
-class _Slot:
-    """One actor. The fields change."""
-
-    number: int
-    gpus: int
-    actor: Any = None  # None until its node is known
-    serving: asyncio.Task[None] | None = None
-    node: Node | None = None  # None until it runs
-    idle_since: float | None = None  # None while it holds tasks
-
-
-@dataclass(slots=True, kw_only=True)
-class _Kind:
-    """The slots with so many GPUs. The fields change."""
-
-    since: float = field(default_factory=time.monotonic)  # when a slot was last up, or could have been
-    failures: int = 0  # times that slots failed to start, one after the other
-    retry: float = 0.0  # time before which no slot is started, after a failure
-    reason: str = ""  # of the last failure
-
-
-class Driver:
-    """The slots of a run, and the tasks that they hold."""
-
-    def __init__(self, opening: Opening, writer: asyncio.StreamWriter) -> None:
-        self._opening = opening
-        self._writer = writer
-        self._capacity = Capacity(opening.workers)
-        self._dispatcher = Dispatcher()
-        self._slots: dict[int, _Slot] = {}
-        self._kinds: dict[int, _Kind] = {}
-        self._numbers = count(1)
-        self._actor = ray.remote(max_concurrency=4, max_restarts=0)(Slot)
-
-    def start(self) -> None:
-        """Start a slot per node, so that torch loads while specs are read."""
-        self._grow(0, len(self._capacity.nodes()))
-
-    def nodes(self) -> tuple[Node, ...]:
-        """Return the nodes that are alive."""
-        return self._capacity.nodes()
-
-    def send(self, message: Any) -> None:
-        """Send a message to the light process."""
-        self._writer.write(frame_of(message))
-
-    async def receive(self, message: Any) -> None:
-        """Handle a message of the light process."""
+async def _receive(reader: asyncio.StreamReader, slots: Slots, send: Callable[[Any], None]) -> None:
+    """Handle the messages of the light process. Raises IncompleteReadError when it has closed its end."""
+    while True:
+        (length,) = HEADER.unpack(await reader.readexactly(HEADER.size))
+        message = pickle.loads(await reader.readexactly(length))
         if isinstance(message, Submission):
-            self._submit(message.parcels)
+            slots.submit(message.parcels)
         elif isinstance(message, Cancellation):
-            self.send(Cancelled(frames=await self._cancel()))
+            send(Cancelled(frames=await slots.cancel()))
 
-    async def tick(self) -> None:
-        """Look at what takes long, again and again."""
-        while True:
-            await asyncio.sleep(_TICK)
-            for number in self._dispatcher.overdue(time.monotonic()):
-                await self._recall(number)
-            for slot in list(self._slots.values()):
-                self._release_idle(slot)
-            for gpus in self._dispatcher.kinds():
-                self._give_up_on(gpus)
-                self._grow(gpus)
 
-    async def end(self) -> None:
-        """End every slot, and what it has started on its node."""
-        slots = list(self._slots.values())
-        self._slots.clear()
-        for slot in slots:
-            if slot.serving is not None:
-                slot.serving.cancel()
-        stops = [slot.actor.stop.remote() for slot in slots if slot.node is not None]
-        await _all_within(_END_SECONDS, stops)
-        for slot in slots:
-            _kill(slot)
+async def _accept(opening: Opening, slots: Slots, send: Callable[[Any], None]) -> None:
+    """Let tasks run if every node has the versions of this machine."""
+    nodes = slots.nodes()
+    try:
+        await _in_thread(lambda: refuse_other_versions(opening, nodes))
+    except ClusterError as error:
+        send(Refused(reason=str(error)))
+    else:
+        send(Connected())
+        slots.accept()
 
-    def _submit(self, parcels: Iterable[Parcel]) -> None:
-        for parcel in parcels:
-            self._dispatcher.add(parcel, self._capacity.gpus_for(parcel.device))
-        for gpus in self._dispatcher.kinds():
-            self._kinds.setdefault(gpus, _Kind()).since = time.monotonic()
-            self._grow(gpus)
-        for slot in self._slots.values():
-            self._refill(slot)
 
-    def _grow(self, gpus: int, least: int = 0) -> None:
-        """Start slots as long as there are tasks for them."""
-        kind = self._kinds.setdefault(gpus, _Kind())
-        if kind.failures >= _MOST_FAILURES or time.monotonic() < kind.retry:
-            return
-        wanted = min(self._capacity.limit(gpus), max(self._dispatcher.unfinished(gpus), least))
-        have = sum(slot.gpus == gpus for slot in self._slots.values())
-        for _ in range(wanted - have):
-            slot = _Slot(number=next(self._numbers), gpus=gpus)
-            self._slots[slot.number] = slot
-            slot.serving = asyncio.create_task(self._serve_slot(slot))
+async def _in_thread(call: Callable[[], None]) -> None:
+    """Call a function in a thread that does not keep the process from ending."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[None] = loop.create_future()
 
-    async def _serve_slot(self, slot: _Slot) -> None:
-        """Start a slot and hand on its events until it dies."""
+    def run() -> None:
         try:
-            resources = {"num_cpus": 0, "num_gpus": slot.gpus} if slot.gpus else {"num_cpus": 1}
-            slot.actor = self._actor.options(**resources).remote(self._opening.project, slot.gpus)
-            identity = await slot.actor.node_id.remote()
-            slot.node = self._capacity.node(identity)
-            if slot.node is None:
-                raise ClusterError("its node died")
-            await slot.actor.begin.remote(slot.node.name)
-            self._kinds[slot.gpus].failures = 0
-            self._dispatcher.open(slot.number, slot.node.name, slot.gpus, time.monotonic())
-            self._refill(slot)
-            while slot.number in self._slots:
-                self._take(slot, await slot.actor.news.remote())
-        except (RayError, ClusterError) as error:
-            self._bury(slot, error)
+            call()
+        except Exception as error:
+            loop.call_soon_threadsafe(_settle, done, error)
+        else:
+            loop.call_soon_threadsafe(_settle, done, None)
 
-    def _take(self, slot: _Slot, news: SlotNews) -> None:
-        """Hand on what happened in a slot, and send it more tasks."""
-        now = time.monotonic()
-        if slot.number not in self._slots:
-            return
-        frames = []
-        for event in news.events:
-            if self._dispatcher.holds(slot.number, event.number):
-                frames.append(event.frame)
-                if event.is_last:
-                    self._dispatcher.finished(slot.number, event.number, now)
-        self._dispatcher.note_seconds(slot.number, news.seconds)
-        if frames:
-            self.send(Events(frames=tuple(frames)))
-        self._refill(slot)
-
-    def _refill(self, slot: _Slot) -> None:
-        if slot.number not in self._slots or not self._is_up(slot):
-            return
-        now = time.monotonic()
-        self._kinds[slot.gpus].since = now
-        tasks = self._dispatcher.refill(slot.number, now)
-        if tasks:
-            slot.actor.add.remote(pickle.dumps(tasks, protocol=pickle.HIGHEST_PROTOCOL))
-        slot.idle_since = (slot.idle_since or now) if self._dispatcher.is_idle(slot.number) else None
-
-    def _is_up(self, slot: _Slot) -> bool:
-        return slot.node is not None and self._dispatcher.knows(slot.number)
-
-    async def _recall(self, number: int) -> None:
-        """Take back the tasks behind one that takes long."""
-        slot = self._slots.get(number)
-        if slot is None:
-            return
-        with suppress(RayError):
-            returned = await slot.actor.recall.remote()
-            if number in self._slots:
-                self._dispatcher.give_back(number, returned)
-                for each in list(self._slots.values()):
-                    self._refill(each)
-
-    def _release_idle(self, slot: _Slot) -> None:
-        """Give a slot back to the cluster that has had no task for some time."""
-        if slot.idle_since is None or self._dispatcher.unfinished(slot.gpus):
-            return  # a task of another slot may come back
-        is_wanted = slot.gpus and any(gpus and self._dispatcher.waiting(gpus) for gpus in self._dispatcher.kinds())
-        if not is_wanted and time.monotonic() - slot.idle_since < _IDLE_SECONDS:
-            return
-        self._forget(slot)
-        self._dispatcher.close(slot.number)
-        _kill(slot)
-
-    def _bury(self, slot: _Slot, error: Exception) -> None:
-        """Let the tasks of a dead slot run elsewhere, and report those that are to blame."""
-        if slot.number not in self._slots:
-            return  # it was killed
-        self._forget(slot)
-        _kill(slot)
-        kind = self._kinds[slot.gpus]
-        if not self._dispatcher.knows(slot.number):
-            if time.monotonic() >= kind.retry:  # else it is one failure with those before
-                kind.failures += 1
-            kind.retry, kind.reason = time.monotonic() + _RETRY_SECONDS, last_line(error)
-            return
-        again, culprits = self._dispatcher.bury(slot.number, time.monotonic())
-        for culprit in culprits:
-            self._emit(blamed(culprit))
-        if again and slot.node is not None:
-            self._emit(note_of_death(slot.node.name, again))
-        for each in list(self._slots.values()):
-            self._refill(each)
-        self._grow(slot.gpus)
-
-    def _forget(self, slot: _Slot) -> None:
-        del self._slots[slot.number]
-
-    def _give_up_on(self, gpus: int) -> None:
-        """Report tasks as lost that no node could run for some time."""
-        if not self._dispatcher.waiting(gpus):
-            return
-        kind = self._kinds[gpus]
-        up = any(slot.gpus == gpus and self._is_up(slot) for slot in self._slots.values())
-        failing = kind.failures >= _MOST_FAILURES
-        if up or (self._capacity.has_room(gpus) and not failing):
-            kind.since = time.monotonic()
-        elif failing or time.monotonic() - kind.since > self._opening.patience:
-            detail = not_run(gpus, kind.reason if failing else "")
-            for parcel in self._dispatcher.drop(gpus):
-                self._emit(TaskLost(key=parcel.key, loss=Loss.CRASH, detail=detail))
-
-    def _emit(self, event: EngineEvent) -> None:
-        self.send(Events(frames=(pickle.dumps(event, protocol=pickle.HIGHEST_PROTOCOL),)))
-
-    async def _cancel(self) -> tuple[bytes, ...]:
-        busy = [self._slots[number] for number in self._dispatcher.cancel() if number in self._slots]
-        answers = await _all_within(_END_SECONDS, [slot.actor.cancel.remote() for slot in busy])
-        return tuple(frame for frames in answers for frame in frames)
+    threading.Thread(target=run, daemon=True).start()
+    await done
 
 
-async def _all_within(seconds: float, answers: list[Awaitable[Any]]) -> list[Any]:
-    """Return the answers of slots that arrive in time."""
-    if not answers:
-        return []
-    tasks = [asyncio.ensure_future(_answer(answer)) for answer in answers]
-    done, late = await asyncio.wait(tasks, timeout=seconds)
-    for task in late:
-        task.cancel()
-    return [task.result() for task in tasks if task in done and task.exception() is None]
-
-
-async def _answer(answer: Awaitable[Any]) -> Any:
-    return await answer
-
-
-def _kill(slot: _Slot) -> None:
-    with suppress(Exception):
-        if slot.actor is not None:
-            ray.kill(slot.actor)
+def _settle(done: asyncio.Future[None], error: Exception | None) -> None:
+    if done.cancelled():
+        return
+    if error is None:
+        done.set_result(None)
+    else:
+        done.set_exception(error)

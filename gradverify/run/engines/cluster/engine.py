@@ -37,10 +37,11 @@ from gradverify.run.task import EngineEvent, Loss, Task, TaskDone, TaskLost
 from gradverify.run.unobserved import OFF
 
 _PROGRAM = """
-import sys
+import os, sys
 sys.path[:] = {path!r}
 from gradverify.run.engines.cluster.driver import main
 main({fd})
+os._exit(0)
 """
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",  # it sends nothing anywhere
@@ -100,7 +101,10 @@ class RayEngine:
         self._new.clear()
         self._unfinished.clear()
         self._events.clear()
-        if not sent or not self._connected:
+        if not sent:
+            return ()
+        if not self._connected:
+            self._leave()
             return ()
         self._send(Cancellation())
         while self._connection is not None and self._wait(_CANCEL_TIMEOUT):
