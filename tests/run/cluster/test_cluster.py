@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,8 +17,9 @@ from gradverify.run.engines.cluster.engine import RayEngine
 from gradverify.run.launch import ServerError
 from gradverify.run.options import Event, Finished, Noted, Started
 from gradverify.run.task import Engine, FunctionCall, FunctionResult, Loss, Task, TaskDone, TaskStarted, TaskTrying
-from tests.run.cluster.conftest import Nodes
+from tests.run.cluster.conftest import Nodes, command_of
 from tests.run.making import case, outcome, run
+from tests.run.processes import left_over, offspring
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray")]  # one process starts the cluster
 
@@ -213,3 +215,16 @@ def test_an_address_at_which_nothing_answers() -> None:
             run([case("Square")], engine)
     finally:
         engine.close()
+
+
+def test_ray_that_is_started_for_a_run_ends_with_it() -> None:
+    pytest.importorskip("ray", reason="Ray is not installed")
+    before = set(offspring(os.getpid()))
+    engine = RayEngine(workers=1, address="local")
+    try:
+        assert run([case("Square")], engine)["Square"].verdict is Verdict.PASS
+        started = set(offspring(os.getpid())) - before
+        assert any("raylet" in command_of(process) for process in started)
+    finally:
+        engine.close()
+    assert not left_over(started)

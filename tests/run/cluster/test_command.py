@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,11 +16,13 @@ from pathlib import Path
 
 import pytest
 
+from gradverify.result import Verdict
 from gradverify.run.engines.cluster.engine import RayEngine
 from gradverify.run.engines.open import open_engine
 from gradverify.run.launch import ServerError
 from gradverify.run.options import EngineName, EngineOptions
 from tests.run.cluster.conftest import Nodes
+from tests.run.making import case, run
 
 OPS = """
 import time
@@ -169,3 +172,44 @@ def test_an_engine_that_ran_nothing_starts_nothing() -> None:
     assert engine.next_event() is None
     assert engine.cancel() == ()
     engine.close()
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("ray")
+def test_changed_files_reach_the_nodes_when_the_engine_is_renewed(
+    free: Nodes, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project)
+    engine = RayEngine(workers=1, address=free.address)
+    wrong = case("wrong", project / "ops.py")
+    try:
+        assert run([wrong], engine)["wrong"].verdict is Verdict.FAIL
+        (project / "ops.py").write_text(OPS.replace("x.detach() * x", "x * x"))
+        assert run([wrong], engine)["wrong"].verdict is Verdict.FAIL
+        engine.renew()
+        assert run([wrong], engine)["wrong"].verdict is Verdict.PASS
+    finally:
+        engine.close()
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("ray")
+def test_what_is_found_at_other_inputs_is_saved_with_the_paths_of_this_machine(free: Nodes, project: Path) -> None:
+    (project / "ops.py").write_text("def f(x):\n    return x.where(x.detach() < 6, (2 * x).detach() + x)\n")
+    (project / "specs" / "wrong.yaml").unlink()
+    (project / "specs" / "right.yaml").write_text(
+        "function: ../ops.py:f\ninputs: {x: {shape: [3]}}\nchecks: [gradcheck]\n"
+    )
+    words = ["--explore=60", "--save", "found"]
+    assert said(project, *words)[0] == 1
+    here = saved(project)
+    assert said(project, *words, "--engine", "ray", "--ray-address", free.address)[0] == 1
+    assert saved(project) == here
+    assert "function: ../ops.py:f" in "".join(here.values())
+
+
+def saved(project: Path) -> dict[str, str]:
+    """Return the texts of the specs that were saved, and remove them."""
+    texts = {file.name: file.read_text() for file in (project / "found").iterdir()}
+    shutil.rmtree(project / "found")
+    return texts

@@ -24,7 +24,6 @@ from gradverify.run.engines.cluster.paths import Moved
 from gradverify.run.pool import LocalPool
 from gradverify.run.task import EngineEvent, Task, TaskDone, TaskLost, TaskStarted, Work
 
-_GATHER = 0.1  # seconds for which events are gathered into one message, while tasks are left
 _HIDDEN = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}  # of slots without a GPU
 # Folders of Ray's own that it puts on sys.path of its processes.
 _PATHS_OF_RAY = (os.path.join("ray", "thirdparty_files"), os.path.join("ray", "_private", "workers"))  # noqa: PTH118
@@ -67,11 +66,14 @@ class Slot:
             self._tasks.extend(pickle.loads(tasks))
             self._changed.notify_all()
 
-    def news(self) -> SlotNews:
-        """Wait for events, and return those of about a tenth of a second. Raises what ended the slot's thread."""
+    def news(self, seconds: float) -> SlotNews:
+        """Wait for events, and return those of so many seconds, or at once if no task is left.
+
+        Raises what ended the slot's thread.
+        """
         with self._changed:
             self._changed.wait_for(lambda: self._events or self._failure)
-            self._changed.wait_for(lambda: self._failure or not (self._running or self._tasks), _GATHER)
+            self._changed.wait_for(lambda: self._failure or not (self._running or self._tasks), seconds)
             if self._failure and not self._events:
                 raise self._failure
             news = SlotNews(events=tuple(self._events), seconds=tuple(self._seconds))

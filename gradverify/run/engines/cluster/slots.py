@@ -23,6 +23,8 @@ from gradverify.run.engines.cluster.wording import blamed, not_run, note_of_deat
 from gradverify.run.task import EngineEvent, Loss, TaskLost
 
 _TICK = 0.25  # seconds between two looks at what takes long
+_LEAST_GATHERED = 0.1  # seconds of events in a message
+_MOST_MESSAGES = 1000  # of slots per second, which this process has time for
 _IDLE_SECONDS = 60.0  # until a slot without tasks is given back to the cluster
 _END_SECONDS = 3.0  # for the slots to end their workers
 _RETRY_SECONDS = 1.0  # between slots that fail to start
@@ -145,9 +147,13 @@ class Slots:
             self._dispatcher.open(slot.number, slot.node.name, slot.gpus, time.monotonic())
             self._refill(slot)
             while slot.number in self._slots:
-                self._take(slot, await slot.actor.news.remote())
+                self._take(slot, await slot.actor.news.remote(self._gathered()))
         except Exception as error:  # of Ray, or raised in the slot
             self._bury(slot, error)
+
+    def _gathered(self) -> float:
+        """Return for how many seconds a slot gathers events into a message."""
+        return max(_LEAST_GATHERED, len(self._slots) / _MOST_MESSAGES)
 
     def _take(self, slot: _Slot, news: SlotNews) -> None:
         """Hand on what happened in a slot, and send it more tasks."""
