@@ -12,6 +12,7 @@ import contextlib
 import os
 import shutil
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -34,8 +35,8 @@ _CPUS = 2
 _LARGE = '''
 
 def large(x):
-    """Take about a second to verify: 400 outputs of 400 inputs."""
-    return torch.matrix_exp(x) @ torch.linalg.inv(x @ x.mT + 3 * torch.eye(20, dtype=x.dtype))
+    """Take about half a second to verify: 256 outputs of 256 inputs."""
+    return torch.matrix_exp(x) @ torch.linalg.inv(x @ x.mT + 3 * torch.eye(16, dtype=x.dtype))
 '''
 
 
@@ -69,22 +70,30 @@ class Nodes:
     def __init__(self, cpus: Sequence[int]) -> None:
         from ray.cluster_utils import Cluster
 
-        self.folders = [tempfile.mkdtemp(prefix="gv", dir="/tmp") for _ in cpus]
         head = {"num_cpus": 0, "include_dashboard": False, "_system_config": {"health_check_period_ms": 500}}
         self.cluster: Any = Cluster(initialize_head=True, head_node_args=head)
-        self.nodes = [
-            self.cluster.add_node(node_name=f"node-{number}", num_cpus=count, temp_dir=folder)
-            for number, (count, folder) in enumerate(zip(cpus, self.folders, strict=True), 1)
-        ]
+        self._cpus = cpus
+        self._folders: list[str] = []
+        self._nodes: list[Any] = []
+        self.restore()
+
+    def restore(self) -> None:
+        """Start the nodes that are not there."""
+        for number, count in enumerate(self._cpus[len(self._nodes) :], len(self._nodes) + 1):
+            self._folders.append(tempfile.mkdtemp(prefix="gv", dir="/tmp"))
+            settings = {"node_name": f"node-{number}", "num_cpus": count, "temp_dir": self._folders[-1]}
+            self._nodes.append(self.cluster.add_node(**settings))
 
     def kill_last(self) -> None:
-        self.cluster.remove_node(self.nodes.pop(), allow_graceful=False)
+        """Kill the last node as a power failure would."""
+        self.cluster.remove_node(self._nodes.pop(), allow_graceful=False)
 
     def close(self) -> None:
-        for node in (*self.nodes, self.cluster.head_node):
+        """Kill every node."""
+        for node in (*self._nodes, self.cluster.head_node):
             self.cluster.remove_node(node, allow_graceful=False)
         self.cluster.shutdown()
-        for folder in self.folders:
+        for folder in self._folders:
             shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -95,15 +104,18 @@ def main() -> None:
     with _project():
         workloads = {
             f"{options.small:,} small": _small(options.small),
-            f"{options.large:,} large": _cases("large", options.large, (20, 20)),
+            f"{options.large:,} large": _cases("large", options.large, (16, 16)),
         }
         rows: list[tuple[str, str, list[Pair]]] = []
-        opening: list[tuple[str, float]] = []
+        opening = [("pool", _seconds_to_open())]
         with contextlib.closing(open_engine(EngineOptions(workers=_CPUS))) as pool:
-            opening.append(("pool", _seconds_to_open(lambda: open_engine(EngineOptions(workers=_CPUS)))))
             for setup in SETUPS:
-                for title, cases in workloads.items():
-                    rows.append((setup.title, title, _pairs(setup, cases, pool, options.repeat, opening)))
+                with _opened(setup) as (nodes, engine, seconds):
+                    opening.append((setup.title, seconds))
+                    for title, cases in workloads.items():
+                        pairs = [_pair(setup, cases, pool, nodes, engine) for _ in range(options.repeat)]
+                        rows.append((setup.title, title, pairs))
+                        print(f"{setup.title}, {title}: {_median(pairs):.2f}", file=sys.stderr, flush=True)
     print(_table(rows, workloads))
     print()
     print(table(("until the first result", "s"), [(title, f"{seconds:.1f}") for title, seconds in opening]))
@@ -158,42 +170,31 @@ def _cases(name: str, count: int, shape: tuple[int, ...]) -> list[Case]:
     ]
 
 
-def _pairs(setup: Setup, cases: list[Case], pool: Engine, rounds: int, opening: list[tuple[str, float]]) -> list[Pair]:
-    found = []
-    nodes: Nodes | None = None
-    for _ in range(rounds):
-        if nodes is None or setup.kills:  # a killed node is not there any more
-            nodes, engine = _opened(setup, opening)
-        in_pool = _seconds(pool, cases, _nothing)
-        on_half = nodes.kill_last if setup.kills else _nothing
-        in_cluster = _seconds(engine, cases, on_half)
-        found.append(Pair(pool=in_pool, cluster=in_cluster))
-        if setup.kills:
-            engine.close()
-            nodes.close()
-    if not setup.kills and nodes is not None:
-        engine.close()
-        nodes.close()
-    return found
+def _pair(setup: Setup, cases: list[Case], pool: Engine, nodes: Nodes, engine: Engine) -> Pair:
+    nodes.restore()
+    for each in (engine, pool):  # afterwards every slot and worker has run cases
+        _seconds(each, _cases("large", 2 * _CPUS, (16, 16)), _nothing)
+    in_pool = _seconds(pool, cases, _nothing)
+    return Pair(pool=in_pool, cluster=_seconds(engine, cases, nodes.kill_last if setup.kills else _nothing))
 
 
-def _opened(setup: Setup, opening: list[tuple[str, float]]) -> tuple[Nodes, Engine]:
-    """Return a cluster and an engine that has run cases in every slot."""
+@contextlib.contextmanager
+def _opened(setup: Setup) -> Iterator[tuple[Nodes, Engine, float]]:
+    """Yield a cluster, an engine of it, and the seconds until it had a first result."""
     nodes = Nodes(setup.nodes)
     options = EngineOptions(name=EngineName.RAY, address=nodes.cluster.address)
     started = time.perf_counter()
-    engine = open_engine(options)
-    first = _cases("Square", 1, (3,))
-    _seconds(engine, first, _nothing)
-    if setup.title not in dict(opening):
-        opening.append((setup.title, time.perf_counter() - started))
-    _seconds(engine, _cases("large", 2 * _CPUS, (20, 20)), _nothing)
-    return nodes, engine
+    try:
+        with contextlib.closing(open_engine(options)) as engine:
+            _seconds(engine, _cases("Square", 1, (3,)), _nothing)
+            yield nodes, engine, time.perf_counter() - started
+    finally:
+        nodes.close()
 
 
-def _seconds_to_open(opened: Callable[[], Engine]) -> float:
+def _seconds_to_open() -> float:
     started = time.perf_counter()
-    with contextlib.closing(opened()) as engine:
+    with contextlib.closing(open_engine(EngineOptions(workers=_CPUS))) as engine:
         _seconds(engine, _cases("Square", 1, (3,)), _nothing)
         return time.perf_counter() - started
 

@@ -132,7 +132,8 @@ class Slot:
                 self._note(event, running.number, task.work, time.monotonic() - started)
         with self._changed:
             self._running = None
-            self._changed.notify_all()
+            if not self._tasks:
+                self._changed.notify_all()
 
     @contextmanager
     def _unused(self) -> Iterator[None]:
@@ -150,7 +151,8 @@ class Slot:
             self._events.append(noted)
             if is_last:
                 self._seconds.append(seconds)
-            self._changed.notify_all()
+            if len(self._events) == 1:  # waking a thread for each event would cost more than the event
+                self._changed.notify_all()
 
     def _frame(self, event: EngineEvent, work: Work) -> bytes:
         if isinstance(event, TaskStarted):
