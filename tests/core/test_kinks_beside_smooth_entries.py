@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from gradverify.result import Verdict
-from tests.core.support import away_from_zero, claimed, gradcheck, normal, with_backward
+from tests.core.support import away_from_zero, claimed, gradcheck, normal, with_backward, wrong_places
 
 SIZE = 400
 Kinked = tuple[Callable[..., Tensor], Callable[..., Tensor], float]  # function, derivative, place of the kink
@@ -89,6 +89,16 @@ def test_kink_does_not_hide_missing_off_diagonal_entry(size: float, source: int)
     result = gradcheck(with_backward(forward, lambda grad, x: grad * x.sign()), x.requires_grad_())
     assert (result.verdict, result.mismatched) == (Verdict.FAIL, 1)
     assert gradcheck(torch.abs, x).verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize("error", [1e-6, 1e-5, 1e-4, 1e-2])
+def test_kink_of_one_input_does_not_hide_small_errors_by_others(error: float) -> None:
+    def backward(grad: Tensor, x: Tensor) -> Tensor:
+        return grad * torch.where(x == 0, 0.3, x.cos() * (1 + error))
+
+    x = torch.tensor([0.0, 0.5, -1.3, 0.8], dtype=torch.float64, requires_grad=True)
+    result = gradcheck(with_backward(lambda x: x.sin().sum() + x[0].abs(), backward), x)
+    assert wrong_places(result) == {("x", (place,)) for place in (1, 2, 3)}
 
 
 def test_off_diagonal_entry_that_only_small_steps_show_is_found() -> None:

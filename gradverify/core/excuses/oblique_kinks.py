@@ -23,7 +23,7 @@ from gradverify.core.forward.length_scales import own_or_shared
 from gradverify.core.forward.sampler import outputs_near
 from gradverify.core.model.coordinates import zero_outside
 from gradverify.core.model.magnitudes import all_set, any_set
-from gradverify.core.tuning import CLEARLY_ABOVE
+from gradverify.core.tuning import CLEARLY_ABOVE, CLEARLY_LESS
 
 _DIRECTION_PAIRS = 6  # pairs of random directions tested for additivity
 _TEST_STEPS = (2.0**-28, 2.0**-32, 2.0**-36, 2.0**-40)  # steps of the additivity test, relative to the length scale
@@ -76,12 +76,20 @@ def _examined(trial: ExcuseContext, judged: Judged, selected: Tensor, factor: fl
     ranks = min(_MOST_RANKS, max(_RANKS, _RANKS * COLUMNS_EXAMINED // max(1, len(columns))))
     for column in columns[:COLUMNS_EXAMINED].tolist():
         peers = _inputs_of(context, (accused & (column_of == column)).any(dim=0))
+        state = generator.get_state()
         low, high = _range_of_slopes(context, column, _neighbours(context, column, generator, peers, ranks), factor)
         if int(peers.sum()) >= ranks:  # the one rank at which this input counts may not have been tried
             not_examined |= (column_of == column) & (low == 0) & (high == 0)
         margin = judged.allowed + _noise_effect(context, ABOVE_NOISE, own_or_shared(context.lengths)[column], factor)
         inside = (claimed >= low - margin) & (claimed <= high + margin) & (high - low > margin)
-        at_kink |= accused & inside & (column_of == column)
+        found = accused & inside & (column_of == column)
+        if any_set(found):  # closer by, smooth variation is smaller, and the slopes of the pieces are the same
+            again = torch.Generator()
+            again.set_state(state)
+            neighbours = _neighbours(context, column, again, peers, ranks)
+            near_low, near_high = _range_of_slopes(context, column, neighbours, factor, CLEARLY_LESS * _DISTANCE)
+            found &= high - low <= _ALIKE * (near_high - near_low)
+        at_kink |= found
     rules = [
         (accused & ~judged.kinked & not_examined, Reason.POSSIBLE_OBLIQUE_KINK),
         (at_kink, Reason.OBLIQUE_KINK),
@@ -178,10 +186,10 @@ def _inputs_of(context: JudgingContext, outputs: Tensor) -> Tensor:
 
 
 def _range_of_slopes(
-    context: JudgingContext, column: int, neighbours: Iterable[Tensor], factor: float
+    context: JudgingContext, column: int, neighbours: Iterable[Tensor], factor: float, distance: float = _DISTANCE
 ) -> tuple[Tensor, Tensor]:
     """Return the smallest and the largest derivative by one coordinate at nearby points, each (m,)."""
-    length, around = own_or_shared(context.lengths), (neighbour * (_DISTANCE * factor) for neighbour in neighbours)
+    length, around = own_or_shared(context.lengths), (neighbour * (distance * factor) for neighbour in neighbours)
     along = [zero_outside(length, column)]
     derivatives = directional_derivatives_at(context.sampled, around, along, _STEP * factor) / length[column]
     return derivatives.amin(dim=(0, 1)), derivatives.amax(dim=(0, 1))
