@@ -14,8 +14,9 @@ from gradverify.core.estimate.smoothness import LOW
 from gradverify.core.estimate.stencil import sample
 from gradverify.core.estimate.tableau import coarse_steps, halving_steps
 from gradverify.core.excuses.context import COLUMNS_EXAMINED, ExcuseContext
+from gradverify.core.forward.noise import MAX_FALL
 from gradverify.core.forward.sampler import Sampler, magnitudes, outputs_near
-from gradverify.core.forward.step_noise import SMALL_STEP
+from gradverify.core.forward.step_noise import RUN, SMALL_STEP, SPACINGS, noise_at
 from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.magnitudes import any_set
 from gradverify.core.model.memory import LARGEST
@@ -115,9 +116,9 @@ def _least_rise(context: JudgingContext, rises: Tensor) -> Tensor:
 
 
 def _stair_heights(context: JudgingContext) -> Tensor:
-    """Return the height of each output's stairs, (m,); 0 if the noise of its tensor is too large to be that of stairs.
-
-    Only the noise of stairs persists at finer spacings, since a constant stretch has none.
-    """
-    height = magnitudes(context.sampled, context.lasting_noise())
+    """Return the height of each output's stairs, (m,); 0 if the noise of its tensor is not that of stairs."""
+    noise = [magnitudes(context.sampled, noise_at(context.sampled, context.lengths, spacing)) for spacing in SPACINGS]
+    runs = torch.stack(noise).unfold(0, RUN + 1, 1)  # (runs, m, RUN + 1)
+    steady = (runs.amax(dim=2) <= MAX_FALL * runs.amin(dim=2)) & (runs.amin(dim=2) > 0)
+    height = torch.where(steady, runs.amax(dim=2), 0.0).amax(dim=0)
     return torch.where(height <= _HIGHEST_STAIR * context.sampled.size, height, 0.0)
