@@ -74,10 +74,6 @@ def _no_row_unseen(sampled: Any, noise: Any, samples: Any, claimed: Any, numeric
     return torch.zeros_like(claimed, dtype=torch.bool)
 
 
-def _first_doubt(context: Any, chosen: Any, first: Screened, judged: Any) -> Any:
-    return first.doubt
-
-
 def _all_in_doubt(*arguments: Any) -> Screened:
     found = _SCREENED(*arguments)
     return replace(found, doubt=torch.ones_like(found.doubt))
@@ -129,7 +125,6 @@ MECHANISMS: tuple[Mechanism, ...] = (
     _look("all matching", "strategy.elementwise", "_all_matching", _nothing),
     _look("smaller steps", "strategy.elementwise", "_judged_by_smaller_steps", _argument(3)),
     _look("first look", "decide.screen", "screened", _all_in_doubt),
-    _look("closer steps", "decide.columns", "_left_by_closer_steps", _first_doubt),
     _look("affine inputs", "strategy.affine_inputs", "affine_column_groups", _nothing),
     _other("propagated nan", "decide.columns", "_with_propagated_nan", _argument(2)),
     _other("finer steps", "decide.ladder", "_by_finer_steps", _argument(3)),

@@ -13,7 +13,6 @@ from benchmarks.slow_subject import Slow, Variant
 
 # A forward belongs to the first of these (file, function) on its stack, from the inside out; "" for any function.
 _STAGES = (
-    ("columns.py", "_left_by_closer_steps", "closer steps"),
     ("columns.py", "_confirmed_together", "confirmation along a direction"),
     ("step_noise.py", "", "noise at steps"),
     ("noise.py", "largest_change", "changes nearby"),

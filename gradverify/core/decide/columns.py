@@ -8,15 +8,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradverify.core.decide.compare import is_noise_limited
 from gradverify.core.decide.context import Concerning, Excuse, JudgingContext, focused
 from gradverify.core.decide.directional_sums import are_smooth, columns_do_not_add_up, confirmed_along_line
 from gradverify.core.decide.ladder import DEPTH, judge_by_ladder
 from gradverify.core.decide.screen import Screened, screen
-from gradverify.core.decide.verdict import Code, Judged, Reason, copy_of, decide, of_rows, put, span, stacked
+from gradverify.core.decide.verdict import Code, Judged, Reason, copy_of, decide, of_rows, put, stacked
 from gradverify.core.estimate import richardson
-from gradverify.core.estimate.column_groups import value_of_column
-from gradverify.core.estimate.samples import NOISE_FACTOR
 from gradverify.core.estimate.stencil import Stencil, sample_stencil
 from gradverify.core.model.deadline import OutOfTime
 from gradverify.core.model.magnitudes import any_set
@@ -145,9 +142,7 @@ def _stages(
     Of many clear mismatches, the ladder and the excuses judge a sample. If all of these stay mismatches, the others
     only need the confirmation of a difference along one direction.
     """
-    judged = copy_of(first.judged)
-    in_doubt = _left_by_closer_steps(context, chosen, first, judged)
-    yield judged, in_doubt
+    judged, in_doubt = copy_of(first.judged), first.doubt
     clear = in_doubt & (first.judged.code == Code.MISMATCH) & ~first.bends
     clear &= first.judged.error > _CLEAR * first.judged.allowed
     sampled = history.sample(clear)
@@ -191,31 +186,6 @@ def _apply_excuses(
     if len(rows):
         outputs = torch.arange(accused.shape[1], device=rows.device)
         put(judged, accused, rows, outputs, excuse(context, chosen[rows], of_rows(judged, rows), concerning))
-
-
-def _left_by_closer_steps(context: JudgingContext, chosen: Tensor, first: Screened, judged: Judged) -> Tensor:
-    """Return the mask of entries still in doubt at closer steps, (C, m); write the verdicts on the rest to `judged`.
-
-    Most functions in doubt vary, or have a kink, within the first steps. Entries whose noise would dominate the closer
-    steps are left to the ladder, as are mismatches of a function that does not bend.
-    """
-    rows, outputs = span(first.doubt)
-    place = (rows.unsqueeze(1), outputs.unsqueeze(0))
-    near, near_chosen, closer = focused(context, outputs), chosen[rows], richardson.closer_steps(context.lengths)
-    finest = value_of_column(near.column_groups, near_chosen, closer.base * closer.factors[-1])
-    noisy = is_noise_limited(NOISE_FACTOR * near.noise.level / finest, near.claimed[near_chosen].abs())
-    selected = first.doubt[place] & (first.bends[place] | (first.judged.code[place] != Code.MISMATCH)) & ~noisy
-    if not any_set(selected):
-        return first.doubt
-    picked, picked_outputs = span(selected)
-    nearest = focused(near, picked_outputs)
-    again = screen(nearest, sample_stencil(nearest.sampled, nearest.column_groups, near_chosen[picked], closer))
-    settled = torch.zeros_like(first.doubt)
-    settled[rows[picked].unsqueeze(1), outputs[picked_outputs]] = (
-        selected[picked.unsqueeze(1), picked_outputs] & ~again.doubt
-    )
-    put(judged, settled, rows[picked], outputs[picked_outputs], again.judged)
-    return first.doubt & ~settled
 
 
 def _confirmed_together(context: JudgingContext, chosen: Tensor, accused: Tensor, judged: Judged) -> Tensor:

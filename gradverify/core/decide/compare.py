@@ -114,11 +114,6 @@ def in_doubt(judged: Judged, suspicious: Tensor, own: Tensor, allowance: EntryTo
     return doubt.logical_or_(unsure).logical_or_(wide).logical_or_(hiding)
 
 
-def is_noise_limited(noise: Tensor, own: Tensor) -> Tensor:
-    """Mask of entries that the noise of their differences alone keeps in doubt; all (C, m)."""
-    return BAR_FACTOR * noise > DOUBT * own
-
-
 def is_significant(size: Tensor, beside: Tensor) -> Tensor:
     """Mask of entries that are significant beside the largest of their row and column, `beside`."""
     return size > SIGNIFICANT * beside
