@@ -56,9 +56,11 @@ def wrong_if_summed(found: Investigation, least: float = 0.0) -> Iterator[Findin
 
 def _rounded(found: Investigation) -> float:
     """Return the relative deviation from linearity of a gradient that rounds its cotangent to fewer digits."""
-    if not found.sampled.rounding_eps():
+    eps = found.sampled.rounding_eps()
+    if not eps:
         return 0.0
     share = found.measured.noise.level / found.sampled.size
+    share = torch.where(found.sampled.size > 0, share, eps)  # the noise of an output that is 0 says nothing
     return _NOISE * float(share.nan_to_num(0.0, 0.0, 0.0).amax())
 
 

@@ -116,6 +116,15 @@ def test_cancellation_in_float32_is_accepted(seed: int, offset: float) -> None:
     assert gradcheck(variance, x.requires_grad_()).verdict is not Verdict.FAIL
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_cotangent_cast_to_lower_precision_where_the_output_is_zero_is_accepted(dtype: torch.dtype) -> None:
+    found = gradcheck(lambda x: (x.to(dtype) * 1.5).tanh().double(), double([0.0]))
+    assert not any(finding.code == "GV301" for finding in found.findings)
+    clipped = with_backward(lambda x: x.clone(), lambda grad, _: grad.clamp(-1, 1))
+    wrong = gradcheck(lambda x: clipped((x.to(dtype) * 1.5).tanh().double()), double([0.0]))
+    assert wrong.verdict is (Verdict.FAIL if dtype is torch.float16 else Verdict.INCONCLUSIVE)
+
+
 NEARLY_CONSTANT = [[[1.0, 2.0], [1.2249854948218335, 1.0]], [[6.0, 7.0]], [[6.0, 6.5]], [[6.0, 6.029999852180481]]]
 
 

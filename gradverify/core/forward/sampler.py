@@ -120,9 +120,7 @@ def _varying_size(sampled: Sampler) -> Tensor:
     The fill value of a mask is constant, and no other output has been computed from it, however large it is. If all
     outputs of a tensor are constant, all count.
     """
-    size = sampled.point.abs().nan_to_num(0.0, 0.0, 0.0)
-    nearby = sampled.point + random_magnitudes_from(_NEARBY * (size + size.mean().clamp(min=_NEARBY)), 0)
-    nearby_outputs = _run(sampled, _at_point(sampled, nearby))
+    nearby_outputs = _run(sampled, _at_nearby_point(sampled))
     if nearby_outputs is None:
         return sampled.size
     found = largest_in_tensor(torch.where(nearby_outputs == sampled.value, 0.0, sampled.value), sampled.outputs)
@@ -131,9 +129,15 @@ def _varying_size(sampled: Sampler) -> Tensor:
 
 def _low_precision(sampled: Sampler, own: Collection[torch.dtype]) -> tuple[float, float]:
     """Return the `rounding_of_casts` of the forward near the point; the point itself may need few digits only."""
-    size = sampled.point.abs().nan_to_num(0.0, 0.0, 0.0)
-    copies = _at_point(sampled, sampled.point + random_magnitudes_from(size * _NEARBY, 0))
+    copies = _at_nearby_point(sampled)
     return rounding_of_casts(lambda: _run(sampled, copies), own)
+
+
+def _at_nearby_point(sampled: Sampler) -> list[Tensor]:
+    """Return a point close by, at which also coordinates that are zero have moved, as separate tensors."""
+    size = sampled.point.abs().nan_to_num(0.0, 0.0, 0.0)
+    distance = _NEARBY * (size + size.mean().clamp(min=_NEARBY))
+    return _at_point(sampled, sampled.point + random_magnitudes_from(distance, 0))
 
 
 def difference_in_units(sampled: Sampler, one: Tensor, other: Tensor) -> float:
