@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 from torch import Tensor
@@ -109,11 +110,11 @@ def _result_of(question: Question, problem: Problem, found: Investigation) -> Ch
         detection_limit=comparison.extremes.detection_limit,
         findings=(*(finding for finding, _ in pairs), *blocks_without_entries),
     )
+    is_worn = found.backward.graph.reuse is Reuse.WORN  # what the graph returned last cannot be trusted
     if comparison.counts[Code.UNFINISHED]:
         assert problem.deadline is not None
-        is_worn = found.backward.graph.reuse is Reuse.WORN  # what the graph returned last cannot be trusted
         raise OutOfTime(problem.deadline, None if is_worn else result, compared_so_far(comparison, found.sampled))
-    with keeping(result):
+    with nullcontext() if is_worn else keeping(result):
         findings = tuple(_with_causes(question, found, jacobian, pairs))
     return replace(result, findings=(*findings, *blocks_without_entries), evaluations=evaluations(problem))
 
