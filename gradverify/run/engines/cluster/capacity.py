@@ -21,12 +21,12 @@ class Capacity:
     def nodes(self) -> tuple[Node, ...]:
         """Return the nodes that are alive, or were two seconds ago."""
         if self._looked is None or time.monotonic() - self._looked > _FRESH_SECONDS:
-            self._look()
+            self.look()
         return self._nodes
 
     def node(self, identity: str) -> Node | None:
         """Return the node with an id, None if it is not alive."""
-        self._look()
+        self.look()
         return next((node for node in self._nodes if node.id == identity), None)
 
     def gpus_for(self, device: str) -> int:
@@ -48,5 +48,6 @@ class Capacity:
         """True if a node is alive that could run a slot with so many GPUs, busy or not."""
         return any(node.gpus >= gpus if gpus else node.cpus for node in self.nodes())
 
-    def _look(self) -> None:
+    def look(self) -> None:
+        """Ask which nodes are alive."""
         self._nodes, self._looked = alive_nodes(self._names), time.monotonic()

@@ -83,6 +83,9 @@ class Slots:
 
     def submit(self, parcels: Iterable[Parcel]) -> None:
         """Add tasks."""
+        parcels = tuple(parcels)
+        if any(parcel.device != "cpu" for parcel in parcels):
+            self._capacity.look()  # else they would be skipped for want of a GPU whose node has only just come
         for parcel in parcels:
             self._dispatcher.add(parcel, self._capacity.gpus_for(parcel.device))
         for gpus in self._dispatcher.kinds():
