@@ -1,4 +1,4 @@
-"""Verdicts on columns of the Jacobian: three steps for all entries, other steps for those in doubt, then the ladder."""
+"""Verdicts on columns of the Jacobian: three steps for all entries, then the ladder and excuses for those in doubt."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradverify.core.decide.context import Concerning, Excuse, JudgingContext, focused
+from gradverify.core.decide.context import Concerning, Excuses, JudgingContext, focused
 from gradverify.core.decide.directional_sums import are_smooth, columns_do_not_add_up, confirmed_along_line
 from gradverify.core.decide.ladder import DEPTH, judge_by_ladder
 from gradverify.core.decide.screen import Screened, screen
@@ -74,7 +74,7 @@ def is_complete(context: JudgingContext, known: KnownVerdicts | None) -> bool:
 
 
 def judge_all(
-    context: JudgingContext, excuse: Excuse, stencil: Stencil | None = None, known: KnownVerdicts | None = None
+    context: JudgingContext, excuse: Excuses, stencil: Stencil | None = None, known: KnownVerdicts | None = None
 ) -> Iterator[tuple[Tensor, Judged]]:
     """Yield column groups (C,) and the verdicts on their entries (C, m), in order, until all groups are judged.
 
@@ -98,14 +98,14 @@ def judge_all(
         )
 
 
-def judge_column_groups(context: JudgingContext, chosen: Tensor, history: ConfirmationState, excuse: Excuse) -> Judged:
+def judge_column_groups(context: JudgingContext, chosen: Tensor, history: ConfirmationState, excuse: Excuses) -> Judged:
     """Judge all entries of column groups (C,): three steps for all, the ladder and `excuse` for those in doubt."""
     first_steps = richardson.steps(context.lengths)
     return _judge(context, sample_stencil(context.sampled, context.column_groups, chosen, first_steps), history, excuse)
 
 
 def _judge_unknown(
-    context: JudgingContext, chosen: Tensor, history: ConfirmationState, excuse: Excuse, known: KnownVerdicts
+    context: JudgingContext, chosen: Tensor, history: ConfirmationState, excuse: Excuses, known: KnownVerdicts
 ) -> Judged:
     """Judge the column groups that are not known yet, and return the verdicts on all of `chosen`."""
     is_chosen = torch.isin(known.chosen, chosen)
@@ -119,7 +119,7 @@ def _judge_unknown(
     return of_rows(stacked([judged, judge_column_groups(context, rest, history, excuse)]), order)
 
 
-def _judge(context: JudgingContext, stencil: Stencil, history: ConfirmationState, excuse: Excuse) -> Judged:
+def _judge(context: JudgingContext, stencil: Stencil, history: ConfirmationState, excuse: Excuses) -> Judged:
     """Return the verdicts on the column groups of a stencil; when time runs out, the rest is UNFINISHED."""
     first = screen(context, stencil)
     if not any_set(first.doubt):
@@ -135,12 +135,13 @@ def _judge(context: JudgingContext, stencil: Stencil, history: ConfirmationState
 
 
 def _stages(
-    context: JudgingContext, chosen: Tensor, first: Screened, history: ConfirmationState, excuse: Excuse
+    context: JudgingContext, chosen: Tensor, first: Screened, history: ConfirmationState, excuse: Excuses
 ) -> Iterator[tuple[Judged, Tensor]]:
     """Yield the verdicts after each stage, with the mask of entries (C, m) for later ones; the other verdicts stand.
 
-    Of many clear mismatches, the ladder and the excuses judge a sample. If all of these stay mismatches, the others
-    only need the confirmation of a difference along one direction.
+    Of many clear mismatches a sample is judged: by one ladder along a line that moves all columns, or by that of each
+    column where the line does not confirm them, and by the excuses. If all of these stay mismatches, the others only
+    need the confirmation of a difference along one direction.
     """
     judged, in_doubt = copy_of(first.judged), first.doubt
     clear = in_doubt & (first.judged.code == Code.MISMATCH) & ~first.bends
@@ -177,7 +178,7 @@ def _apply_excuses(
     chosen: Tensor,
     selected: Tensor,
     judged: Judged,
-    excuse: Excuse,
+    excuse: Excuses,
     concerning: Concerning = Concerning.EVERYTHING,
 ) -> None:
     """Write the verdicts on excused mismatches among the `selected` entries (C, m) to `judged`."""

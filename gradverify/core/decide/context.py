@@ -46,9 +46,10 @@ class JudgingContext:
 
 
 def along_line(context: JudgingContext, direction: Tensor, claimed: Tensor) -> JudgingContext:
-    """Return the context for one column group that moves all coordinates along a direction (n,), which is positive.
+    """Return the context for one column group that moves all coordinates along a direction (n,).
 
-    It stands for the column of the coordinate that moves furthest, so `claimed` (m,) is per unit of that one.
+    The direction is positive, or zero for coordinates that stay. The group stands for the column of the coordinate that
+    moves furthest, so `claimed` (m,) is per unit of that one.
     """
     furthest, moved = int(direction.argmax()), direction > 0
     colour = moved.logical_not().long()
@@ -167,7 +168,7 @@ class Concerning(Enum):
     EVERYTHING = "everything"  # also kinks that only several lines show
 
 
-class Excuse(Protocol):
+class Excuses(Protocol):
     """Applies excuses to the mismatches among the verdicts on column groups (C,)."""
 
     def __call__(

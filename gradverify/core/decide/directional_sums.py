@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from gradverify.core.decide.context import Concerning, Excuse, JudgingContext, along_line, focused
+from gradverify.core.decide.context import Concerning, Excuses, JudgingContext, along_line, focused
 from gradverify.core.decide.ladder import judge_by_ladder
 from gradverify.core.decide.verdict import Code, Judged, of_outputs
 from gradverify.core.estimate.column_groups import spread_to_entries
@@ -31,7 +31,7 @@ def columns_do_not_add_up(
 
 
 def confirmed_along_line(
-    context: JudgingContext, chosen: Tensor, judged: Judged, accused: Tensor, excuse: Excuse
+    context: JudgingContext, chosen: Tensor, judged: Judged, accused: Tensor, excuse: Excuses
 ) -> Tensor:
     """Mask of the outputs (m,) whose mismatches `accused` (C, m) one ladder of steps along a direction confirms.
 

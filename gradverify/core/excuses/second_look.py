@@ -16,10 +16,10 @@ from gradverify.core.excuses.quantised_steps import excuse_average, excuse_fligh
 from gradverify.core.excuses.slight_kinks import excuse_slight
 from gradverify.core.model.magnitudes import any_set
 
-_OneExcuse = Callable[[ExcuseContext, Judged], Judged]  # verdicts (C, m) before and after; only mismatches change
+_Excuse = Callable[[ExcuseContext, Judged], Judged]  # verdicts (C, m) before and after; only mismatches change
 
 # In order: each sees the mismatches that the previous ones have left.
-EXCUSES: tuple[_OneExcuse, ...] = (
+EXCUSES: tuple[_Excuse, ...] = (
     excuse_digits,
     excuse_low_precision,
     excuse_flights,
@@ -28,8 +28,8 @@ EXCUSES: tuple[_OneExcuse, ...] = (
     excuse_scatter,
     excuse_average,
 )
-_OF_BACKWARD: tuple[_OneExcuse, ...] = (excuse_digits, excuse_low_precision, excuse_scatter)
-_OF_STEPS: tuple[_OneExcuse, ...] = (excuse_flights, excuse_slight, excuse_average)
+_OF_BACKWARD: tuple[_Excuse, ...] = (excuse_digits, excuse_low_precision, excuse_scatter)
+_OF_STEPS: tuple[_Excuse, ...] = (excuse_flights, excuse_slight, excuse_average)
 
 
 def apply_excuses(

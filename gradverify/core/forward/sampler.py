@@ -69,7 +69,7 @@ class Sampler:
     rounding_size: Callable[[], float] = lambda: 0.0  # rounding of the largest low-precision number in forward, or 0
     vectorisation: VectorisationState = field(default_factory=VectorisationState)
     selected: Tensor | None = None  # (m,) selected output coordinates, None: all; `value`, `unit`, `size` are theirs
-    known: dict[bytes, Tensor | None] = field(default_factory=dict)  # all outputs at points already evaluated; mutable
+    evaluated: dict[bytes, Tensor | None] = field(default_factory=dict)  # outputs by the bytes of a point; mutable
 
     @property
     def eps(self) -> float:
@@ -197,12 +197,12 @@ def outputs_at(sampled: Sampler, point: Tensor, into: Tensor | None = None) -> T
         # Copied, since a forward may return the same buffer at every call.
         return into.fill_(torch.nan) if found is None else into.copy_(found)
     key = point.numpy().tobytes()
-    if key not in sampled.known:
+    if key not in sampled.evaluated:
         found = _run(replace(sampled, selected=None), _at_point(sampled, point))
-        if len(sampled.known) * (len(point) + (0 if found is None else len(found))) > HELD:
-            sampled.known.clear()
-        sampled.known[key] = None if found is None else found.clone()
-    found = sampled.known[key]
+        if len(sampled.evaluated) * (len(point) + (0 if found is None else len(found))) > HELD:
+            sampled.evaluated.clear()
+        sampled.evaluated[key] = None if found is None else found.clone()
+    found = sampled.evaluated[key]
     if found is None:
         return into.fill_(torch.nan)
     return into.copy_(found if sampled.selected is None else found[sampled.selected])

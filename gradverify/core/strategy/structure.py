@@ -16,6 +16,7 @@ from torch import Tensor
 from gradverify.core.estimate.column_groups import ColumnGroups, GroupKind, elementwise_groups, groups_by_input
 from gradverify.core.forward.length_scales import LengthScales
 from gradverify.core.forward.sampler import Sampler
+from gradverify.core.model.coordinates import total
 from gradverify.core.model.magnitudes import all_set
 from gradverify.core.model.memory import FEW_INPUTS, LARGEST
 from gradverify.core.strategy.sparsity import (
@@ -75,19 +76,10 @@ def elementwise_structure(sampled: Sampler) -> Structure:
     )
 
 
-def _periods(source: TensorPart, links: Sequence[InputOutputPattern]) -> list[int]:
-    """Return for every input dimension the smallest period that holds for all outputs."""
-    found = []
-    for dimension, size in enumerate(source.shape):
-        windows = [link.windows[dimension] for link in links if link.changed]
-        found.append(max((size if window is None else period_of(window) for window in windows), default=1))
-    return found
-
-
 def colours_of(source: TensorPart, periods: Sequence[int]) -> Tensor:
     """Return the colour of every coordinate of the part, from 0; `periods` has one per dimension."""
     if all(period == 1 for period in periods):
-        return torch.zeros((), dtype=torch.long).expand(torch.Size(source.shape).numel())
+        return torch.zeros((), dtype=torch.long).expand(total(source.shape))
     colour = torch.zeros(source.shape, dtype=torch.long)
     for dimension, (size, period) in enumerate(zip(source.shape, periods, strict=True)):
         if period > 1:
@@ -95,6 +87,15 @@ def colours_of(source: TensorPart, periods: Sequence[int]) -> Tensor:
             shape[dimension] = size
             colour = colour * period + (torch.arange(size) % period).view(shape)
     return colour.reshape(-1)
+
+
+def _periods(source: TensorPart, links: Sequence[InputOutputPattern]) -> list[int]:
+    """Return for every input dimension the smallest period that holds for all outputs."""
+    found = []
+    for dimension, size in enumerate(source.shape):
+        windows = [link.windows[dimension] for link in links if link.changed]
+        found.append(max((size if window is None else period_of(window) for window in windows), default=1))
+    return found
 
 
 def _columns_of_colours(
@@ -110,7 +111,7 @@ def _columns_of_colours(
 
 def _columns_of_output(source: TensorPart, periods: Sequence[int], link: InputOutputPattern) -> Tensor:
     """Return the columns of one output part, added up over the input dimensions; -1 for none; (colours, entries)."""
-    shape, stride = (*periods, *link.target.shape), torch.Size(source.shape).numel()
+    shape, stride = (*periods, *link.target.shape), total(source.shape)
     column_of = torch.full([1] * len(shape), source.start)
     has_column = torch.ones_like(column_of, dtype=torch.bool)
     for dimension, (length, period, window) in enumerate(zip(source.shape, periods, link.windows, strict=True)):
