@@ -20,8 +20,8 @@ from benchmarks.command import add_operator_options, parsed_options, parser_of, 
 from benchmarks.record import Row, Standing, judged_row, standing_of_right
 from gradverify.case import Settings, TorchGradcheck
 from gradverify.checks.registry import CHECKS, run_check
-from gradverify.core.evidence import undiagnosed
 from gradverify.core.model.problem import Problem, bind
+from gradverify.evidence import undiagnosed
 
 _LARGEST = 20_000  # a tenth of the largest n² that is judged, n the number of input entries
 

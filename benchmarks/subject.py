@@ -13,13 +13,13 @@ from gradverify.core.backward.batched_vjp import jacobian
 from gradverify.core.backward.vjps import backward_of
 from gradverify.core.decide.context import unchanged
 from gradverify.core.decide.verdict import Code
-from gradverify.core.evidence import JacobianPair
 from gradverify.core.forward.repeatable import made_repeatable
 from gradverify.core.forward.sampler import Sampler
-from gradverify.core.jacobians import investigate, whole
+from gradverify.core.jacobians import investigate
 from gradverify.core.model.coordinates import Block, blocks
 from gradverify.core.model.problem import Named, Problem, bind
 from gradverify.core.model.tape import record
+from gradverify.evidence import JacobianPair, jacobian_pair
 from gradverify.result import CheckResult, Verdict
 from tests.zoo.specimen import Specimen
 
@@ -96,6 +96,6 @@ def judge_right(problem: Problem, seed: int) -> tuple[Sampler, JacobianPair]:
     ready = made_repeatable(problem, record(problem), seed)
     assert ready is not None
     found = investigate(ready, settings(seed), unchanged)
-    entries = whole(found)
+    entries = jacobian_pair(found)
     assert entries is not None
     return found.sampled, entries

@@ -27,14 +27,14 @@ from gradverify.core.decide.comparison import Comparison
 from gradverify.core.decide.context import Reconsider
 from gradverify.core.decide.verdict import ACCEPTED, WRONG, Code
 from gradverify.core.decide.worst_entries import Entries
-from gradverify.core.evidence import Diagnose, Diagnosis, JacobianPair, LargeBlock, undiagnosed
 from gradverify.core.forward.repeatable import Repeatable
-from gradverify.core.jacobians import Investigation, evidence, investigate, whole
+from gradverify.core.jacobians import Investigation, investigate
 from gradverify.core.model.coordinates import blocks
 from gradverify.core.model.deadline import OutOfTime, keeping
 from gradverify.core.model.problem import Named, Problem
 from gradverify.core.model.tape import Tape, record
 from gradverify.core.strategy.random_sketch import UnfinishedSearch, UnnamedError
+from gradverify.evidence import Diagnose, Diagnosis, JacobianPair, LargeBlock, evidence_of, jacobian_pair, undiagnosed
 from gradverify.result import CheckResult, ElementVerdict, Finding, Method, Verdict
 
 
@@ -91,7 +91,7 @@ def _result_of(question: Question, problem: Problem, found: Investigation) -> Ch
     if not comparison.entries:
         reason = nothing_compared(found.sampled.inputs, found.sampled.outputs)
         return inconclusive(question.check, problem, f"GV{question.series + 4}", reason)
-    jacobian = whole(found) if comparison.counts[Code.MISMATCH] else None
+    jacobian = jacobian_pair(found) if comparison.counts[Code.MISMATCH] else None
     groups = [group for group in comparison.groups if group.code is not Code.UNFINISHED or differs_so_far(group)]
     pairs = sorted(((_finding(question, found, group), group) for group in groups), key=_weight)
     blocks_without_entries = tuple(unnamed(of, wrt, question.series) for of, wrt in comparison.blocks_without_entry)
@@ -219,7 +219,7 @@ def _diagnosis(
     question: Question, found: Investigation, jacobian: JacobianPair | None, group: Entries
 ) -> Diagnosis | None:
     if jacobian is not None:
-        return question.diagnose(evidence(found, jacobian, group.of, group.wrt))
+        return question.diagnose(evidence_of(found, jacobian, group.of, group.wrt))
     if question.diagnose is undiagnosed:
         return None
     sums = LargeBlock(

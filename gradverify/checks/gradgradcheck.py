@@ -24,7 +24,6 @@ from gradverify.core.estimate.nonsmooth import classify_ladder
 from gradverify.core.estimate.samples import joined
 from gradverify.core.estimate.stencil import sample
 from gradverify.core.estimate.tableau import coarse_steps, fine_steps
-from gradverify.core.evidence import Diagnose, undiagnosed
 from gradverify.core.forward.length_scales import scales
 from gradverify.core.forward.noise import measure
 from gradverify.core.forward.repeatable import Repeatable, made_repeatable
@@ -34,6 +33,7 @@ from gradverify.core.model.problem import Problem
 from gradverify.core.model.second_order import once_differentiable, vjp_problem
 from gradverify.core.model.tape import Rejected, record
 from gradverify.errors import EvaluationError
+from gradverify.evidence import Diagnose, undiagnosed
 from gradverify.result import CheckResult, Verdict
 
 NAME = "gradgradcheck"

@@ -17,10 +17,10 @@ from gradverify.checks.wording import distinguishable
 from gradverify.core.backward.batched_vjp import row_cotangent
 from gradverify.core.backward.vjps import Graph, Reuse, row
 from gradverify.core.decide.tolerance import NEGLIGIBLE
-from gradverify.core.evidence import JacobianPair
 from gradverify.core.excuses.backward_rounding import small_error
-from gradverify.core.jacobians import Investigation, whole
+from gradverify.core.jacobians import Investigation
 from gradverify.errors import EvaluationError
+from gradverify.evidence import JacobianPair, jacobian_pair
 from gradverify.result import Finding, Method, Verdict
 
 _NOISE = 8.0  # times the noise of outputs: deviation from linearity of a backward that rounds to fewer digits
@@ -34,7 +34,7 @@ def wrong_if_summed(found: Investigation, least: float = 0.0) -> Iterator[Findin
 
     Deviations below `least` times the largest entry are ignored. Raises EvaluationError.
     """
-    known = whole(found) if found.method is Method.DENSE else None
+    known = jacobian_pair(found) if found.method is Method.DENSE else None
     if known is None or not known.claimed.numel():
         return
     random, random_vjp = found.backward.known_vjp

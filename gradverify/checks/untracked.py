@@ -13,9 +13,9 @@ from torch.autograd import Function
 
 from gradverify.checks.contract.nodes import tensors_in
 from gradverify.checks.failures import failing, skipped
-from gradverify.core.model.interception import intercepted_apply, is_hand_written
 from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import Tape, graph_nodes
+from gradverify.interception import intercepted_apply, is_hand_written
 from gradverify.result import CheckResult, Finding, Verdict
 
 _CODE = "GV106"

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import torch
-
 from gradverify.case import Settings
 from gradverify.core.backward.vjps import Backward
 from gradverify.core.decide.comparison import KEPT, Comparison, is_accepted
 from gradverify.core.decide.context import MeasuredProblem, Reconsider, measure_problem
 from gradverify.core.decide.tolerance import relative_tolerance
-from gradverify.core.evidence import Evidence, JacobianPair
 from gradverify.core.forward.repeatable import Repeatable, as_rounded, in_double
 from gradverify.core.forward.sampler import Sampler
-from gradverify.core.model.coordinates import Block
 from gradverify.core.model.deadline import OutOfTime
 from gradverify.core.strategy.columnwise import (
     compare_after_sums,
@@ -113,36 +109,3 @@ def _compared(steady: Repeatable, sampled: Repeatable, settings: Settings, recon
         if closely is not None:
             method, comparison = Method.STRUCTURED, closely
     return Investigation(comparison=comparison, measured=measured, method=method)
-
-
-def whole(found: Investigation) -> JacobianPair | None:
-    """Return all entries of both Jacobians, None if they were too many to keep."""
-    if not found.comparison.parts:
-        return None
-    claimed, numeric, bar = found.sampled.value.new_zeros(3, len(found.sampled.value), len(found.sampled.point))
-    code = torch.zeros_like(claimed, dtype=torch.int8)
-    for part in found.comparison.parts:
-        groups, outputs = (part.column_of >= 0).nonzero(as_tuple=True)
-        entries, place = (groups, outputs), (outputs, part.column_of[groups, outputs])
-        claimed[place] = part.claimed[entries]
-        numeric[place], bar[place] = part.judged.numeric[entries], part.judged.bar[entries]
-        code[place] = part.judged.code[entries]
-    sampled = found.sampled
-    return JacobianPair(
-        outputs=sampled.outputs, inputs=sampled.inputs, claimed=claimed, numeric=numeric, bar=bar, code=code
-    )
-
-
-def evidence(found: Investigation, everything: JacobianPair, of: Block, wrt: Block) -> Evidence:
-    """Return the entries of one block of both Jacobians, with the data for its diagnosis."""
-    place = (of.coordinates, wrt.coordinates)
-    return Evidence(
-        of=of,
-        wrt=wrt,
-        claimed=everything.claimed[place],
-        numeric=everything.numeric[place],
-        bar=everything.bar[place],
-        wrong=everything.wrong[place],
-        backward=found.backward,
-        jacobians=everything,
-    )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gradverify.core.evidence import Diagnosis, Evidence, LargeBlock, WrongBlock
 from gradverify.diagnosis.block.entries import BlockEntries, entries_of
 from gradverify.diagnosis.causes.approximate import approximate
 from gradverify.diagnosis.causes.boundary_tile import boundary_tile
@@ -42,6 +41,7 @@ from gradverify.diagnosis.causes.wrong_count import wrong_count
 from gradverify.diagnosis.causes.wrong_point import wrong_point, wrong_point_in_backward
 from gradverify.diagnosis.excerpts import diagnosed_in_excerpts
 from gradverify.diagnosis.sums.search import diagnose_sums
+from gradverify.evidence import Diagnosis, Evidence, LargeBlock, WrongBlock
 
 Find = Callable[[Evidence, BlockEntries], Diagnosis | None]
 

@@ -8,13 +8,13 @@ from dataclasses import replace
 
 from gradverify.core.decide.context import unchanged
 from gradverify.core.decide.verdict import Code
-from gradverify.core.evidence import Diagnose, Diagnosis, LargeBlock
 from gradverify.core.forward.repeatable import made_repeatable
-from gradverify.core.jacobians import evidence, investigate, whole
+from gradverify.core.jacobians import investigate
 from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import record
 from gradverify.diagnosis.projections.excerpt import excerpts
 from gradverify.errors import GradverifyError
+from gradverify.evidence import Diagnose, Diagnosis, LargeBlock, evidence_of, jacobian_pair
 
 _COUNT = 2  # excerpts that have to agree
 # Causes that sums over the whole block cannot show. They would have shown any other cause that is true of all of it.
@@ -68,7 +68,7 @@ def _diagnosed(problem: Problem, sums: LargeBlock, diagnose: Diagnose) -> Diagno
     if ready is None:
         return None
     found = investigate(ready, sums.settings, unchanged)
-    jacobian = whole(found)
+    jacobian = jacobian_pair(found)
     groups = [
         group
         for group in found.comparison.groups
@@ -76,4 +76,4 @@ def _diagnosed(problem: Problem, sums: LargeBlock, diagnose: Diagnose) -> Diagno
     ]
     if jacobian is None or not groups:
         return None
-    return diagnose(evidence(found, jacobian, groups[0].of, groups[0].wrt))
+    return diagnose(evidence_of(found, jacobian, groups[0].of, groups[0].wrt))

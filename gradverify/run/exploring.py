@@ -12,9 +12,9 @@ from typing import Any
 from gradverify.case import Case, Expectation, ExploreRules, Exploring, Settings, Tolerances, TorchGradcheck
 from gradverify.checks.reference import check as reference
 from gradverify.checks.registry import Check, guarded, run_check
-from gradverify.core.evidence import undiagnosed
 from gradverify.core.model.problem import Problem
 from gradverify.diagnosis.diagnose import diagnose
+from gradverify.evidence import undiagnosed
 from gradverify.exploration.search import OnTry, explore
 from gradverify.exploration.tools import Tools
 from gradverify.result import CheckResult, Exploration

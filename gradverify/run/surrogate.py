@@ -16,9 +16,9 @@ from torch import Tensor
 from gradverify.case import Case, Settings, TorchGradcheck
 from gradverify.checks import gradcheck
 from gradverify.checks.registry import run_check
-from gradverify.core.evidence import Diagnose
 from gradverify.core.model.problem import Problem, fresh, named_tensors
 from gradverify.errors import EvaluationError, InputError, SurrogateError
+from gradverify.evidence import Diagnose
 from gradverify.result import CheckResult, Finding
 from gradverify.run.build import build
 from gradverify.run.load import load

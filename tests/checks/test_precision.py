@@ -13,8 +13,8 @@ from torch.nn import functional
 
 from gradverify.case import Settings, Tolerances
 from gradverify.checks.registry import run_check
-from gradverify.core.model.interception import plain_forwards
 from gradverify.core.model.problem import bind
+from gradverify.interception import plain_forwards
 from gradverify.result import CheckResult, Verdict
 
 NEGATIVE = torch.tensor([-12.0, -8.0, -9.0, -10.0])

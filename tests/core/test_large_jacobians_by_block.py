@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.autograd import Function
 
 from gradverify.checks.registry import run_check
-from gradverify.core.evidence import Diagnosis, Evidence, LargeBlock
 from gradverify.diagnosis.diagnose import diagnose
+from gradverify.evidence import Diagnosis, Evidence, LargeBlock
 from gradverify.result import CheckResult, Finding, Method, Verdict
 from tests.core.support import ALONE, problem_of
 

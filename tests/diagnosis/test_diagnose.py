@@ -11,11 +11,11 @@ from torch import Tensor
 
 from gradverify.core.backward.vjps import backward_of
 from gradverify.core.decide.verdict import Code
-from gradverify.core.evidence import Evidence, JacobianPair
 from gradverify.core.model.coordinates import blocks
 from gradverify.core.model.problem import Named
 from gradverify.core.model.tape import record
 from gradverify.diagnosis.diagnose import CAUSES, diagnose
+from gradverify.evidence import Evidence, JacobianPair
 from tests.core.support import problem_of
 from tests.diagnosis.support import diagnoses_of, diagnosis_of, drawn
 

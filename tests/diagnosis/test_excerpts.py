@@ -13,13 +13,13 @@ from torch.nn import functional
 
 from gradverify.checks.registry import run_check
 from gradverify.core.decide.context import unchanged
-from gradverify.core.evidence import LargeBlock
 from gradverify.core.forward.repeatable import made_repeatable
 from gradverify.core.jacobians import investigate
 from gradverify.core.model.problem import bind
 from gradverify.core.model.tape import record
 from gradverify.diagnosis.diagnose import diagnose
 from gradverify.diagnosis.projections.excerpt import excerpts
+from gradverify.evidence import LargeBlock
 from gradverify.result import CheckResult, Verdict
 from tests.core.support import ALONE, problem_of, with_backward
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 
 from gradverify.checks.contract.subject import Subject, gradients_of, graph_for_vjp
-from gradverify.core.model.interception import CastTrace
 from gradverify.errors import EvaluationError
+from gradverify.interception import CastTrace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 
-from gradverify.core.model.interception import is_hand_written
 from gradverify.core.model.tape import Tape, graph_nodes
+from gradverify.interception import is_hand_written
 
 Relay = Callable[[Tensor], Tensor]
 

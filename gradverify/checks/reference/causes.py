@@ -12,11 +12,11 @@ from gradverify.checks.reference.error_model import Precision, error_factor
 from gradverify.checks.reference.evaluate import by_inputs_of, connected_outputs, with_outputs
 from gradverify.core.backward.vjps import Backward, backward_of, outputs_in, row
 from gradverify.core.decide.verdict import Code
-from gradverify.core.evidence import Diagnose, Evidence, JacobianPair, undiagnosed
 from gradverify.core.model.coordinates import blocks
 from gradverify.core.model.problem import Named, Problem
 from gradverify.core.model.tape import record, record_all
 from gradverify.errors import EvaluationError
+from gradverify.evidence import Diagnose, Evidence, JacobianPair, undiagnosed
 from gradverify.result import Finding
 
 _GRADIENT = "GV702"

@@ -42,12 +42,12 @@ from gradverify.checks.reference.narrow import with_advice
 from gradverify.checks.reference.outputs import incomparable, wrong_kind
 from gradverify.checks.reference.own_gradient import wrong_gradient
 from gradverify.checks.wording import entries_text
-from gradverify.core.evidence import Diagnose, undiagnosed
 from gradverify.core.model.deadline import keeping
 from gradverify.core.model.generators import forward_seed, generators_unused, seed_everywhere
 from gradverify.core.model.problem import Problem, gpus_of
 from gradverify.core.model.tape import Tape, record_all
 from gradverify.errors import EvaluationError
+from gradverify.evidence import Diagnose, undiagnosed
 from gradverify.result import CheckResult, Finding, Method, Verdict, worst
 
 NAME = "reference"

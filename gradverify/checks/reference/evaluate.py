@@ -13,10 +13,10 @@ from gradverify.checks.reference.cotangents import Cotangent, in_float64
 from gradverify.checks.reference.error_model import Precision, ulp
 from gradverify.checks.reference.noisy import noisy_arithmetic
 from gradverify.core.model.coordinates import flatten, unflatten
-from gradverify.core.model.interception import plain_forwards
 from gradverify.core.model.problem import Primal, Problem, fresh
 from gradverify.core.model.tape import Tape, record_all, vjp
 from gradverify.errors import EvaluationError
+from gradverify.interception import plain_forwards
 
 T = TypeVar("T")
 NUDGES = 4

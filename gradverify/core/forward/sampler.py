@@ -13,12 +13,12 @@ from torch import Tensor
 
 from gradverify.core.model.coordinates import Block, blocks, flatten, is_part, real_view, unflatten
 from gradverify.core.model.generators import random_magnitudes_from
-from gradverify.core.model.interception import rounding_of_casts
 from gradverify.core.model.magnitudes import any_set, identical, largest_in_tensor, unit_roundoff
 from gradverify.core.model.memory import HELD
 from gradverify.core.model.problem import Named, Problem, call, fresh, overlaps
 from gradverify.core.model.tape import Tape
 from gradverify.errors import EvaluationError
+from gradverify.interception import rounding_of_casts
 
 _HUGE = 2.0**20  # magnitude of outputs from which on they may be the fill value of a mask
 _SMALL = 1024  # coordinates: outputs at points of this size are remembered

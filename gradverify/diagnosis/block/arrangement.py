@@ -9,7 +9,6 @@ from itertools import combinations
 import torch
 from torch import Tensor
 
-from gradverify.core.evidence import WrongBlock
 from gradverify.core.model.coordinates import Block, total
 from gradverify.diagnosis.block.entries import (
     BlockEntries,
@@ -17,6 +16,7 @@ from gradverify.diagnosis.block.entries import (
     explained_share,
     fits_sampled_wrong,
 )
+from gradverify.evidence import WrongBlock
 
 ZERO_LINE = -1  # in place of the index of a row or column that is zero
 _SHORT = 2  # entries: a roll of so short a dimension exchanges them, which is reported as reversed

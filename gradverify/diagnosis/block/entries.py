@@ -12,10 +12,10 @@ from gradverify.case import Tolerances
 from gradverify.core.backward.vjps import Backward
 from gradverify.core.decide.tolerance import relative_tolerance
 from gradverify.core.estimate.samples import BAR_FACTOR
-from gradverify.core.evidence import Evidence
 from gradverify.diagnosis.block.value_or_position import MarkEntries, RegionTest, region_test
 from gradverify.diagnosis.naming.region import Region
 from gradverify.diagnosis.naming.variables import Axis
+from gradverify.evidence import Evidence
 
 MIN_SHARE = 0.99  # share of the squared error that a pattern has to explain
 _REPRODUCED = 0.9  # share of the affected entries that a pattern has to reproduce one by one

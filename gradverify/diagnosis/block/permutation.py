@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from gradverify.core.evidence import Evidence
 from gradverify.core.model.coordinates import Block
 from gradverify.diagnosis.block.arrangement import Arrangement
 from gradverify.diagnosis.block.entries import BlockEntries
 from gradverify.diagnosis.naming.wording import element_name, listed
+from gradverify.evidence import Evidence
 
 _UNMATCHED = 0.25  # share of the rows that may have no equal
 _SAME = 1e-6  # of the largest sum: tolerance for two sums of equal rows

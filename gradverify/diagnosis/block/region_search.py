@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from gradverify.core.evidence import Diagnosis, Evidence
 from gradverify.core.model.coordinates import total
 from gradverify.diagnosis.block.entries import BlockEntries
 from gradverify.diagnosis.block.relation import relation, share_inside
@@ -14,6 +13,7 @@ from gradverify.diagnosis.block.value_or_position import accepted_region
 from gradverify.diagnosis.naming.region import Region, chance
 from gradverify.diagnosis.naming.variables import Axis, block_along
 from gradverify.diagnosis.naming.wording import differ_text, share_text
+from gradverify.evidence import Diagnosis, Evidence
 
 _BY_CHANCE = 1e-3  # largest chance of a coincidence for a region in which no relation is known
 _TOLERATED = 0.5  # share of right entries that only the tolerance makes right; above it, the error fades out gradually

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradverify.core.evidence import Evidence
 from gradverify.core.model.coordinates import total
 from gradverify.diagnosis.block.entries import BlockEntries, Ratio, explained_share, ratio_of
 from gradverify.diagnosis.block.structure import is_elementwise, on_diagonal
 from gradverify.diagnosis.naming.constants import known_constant, number_text, short_number
+from gradverify.evidence import Evidence
 
 _SAME = 1e-6  # relative tolerance for values of one constant
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from gradverify.core.evidence import Evidence
 from gradverify.core.model.coordinates import flatten, unflatten
 from gradverify.core.model.problem import Problem, call
 from gradverify.diagnosis.naming.variables import input_and_output_values
 from gradverify.errors import EvaluationError
+from gradverify.evidence import Evidence
 
 
 def problem_at(evidence: Evidence, point: Tensor) -> Problem:

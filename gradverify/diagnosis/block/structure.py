@@ -9,11 +9,11 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from gradverify.core.evidence import Evidence
 from gradverify.core.model.coordinates import Block, total
 from gradverify.diagnosis.block.entries import BlockEntries
 from gradverify.diagnosis.naming.region import Region
 from gradverify.diagnosis.naming.variables import Axis
+from gradverify.evidence import Evidence
 
 _ROW = 3  # wrong coordinates; fewer may be consecutive by coincidence
 _SQUARE = 3  # rows of a matrix; the triangle of a smaller one is too few entries

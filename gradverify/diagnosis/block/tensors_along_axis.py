@@ -9,10 +9,10 @@ from itertools import combinations, permutations
 import torch
 from torch import Tensor
 
-from gradverify.core.evidence import WrongBlock
 from gradverify.core.model.coordinates import Block, total
 from gradverify.diagnosis.block.structure import broadcast_along
 from gradverify.diagnosis.naming.variables import Axis, block_along, input_and_output_values
+from gradverify.evidence import WrongBlock
 
 _DIMENSIONS = 6  # of the output or input at most: every choice of its dimensions is tried
 _TENSORS = 5  # of which differences are taken: every ordered pair of them

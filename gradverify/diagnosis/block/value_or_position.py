@@ -17,7 +17,6 @@ from torch import Tensor
 
 from gradverify.core.backward.batched_vjp import rows
 from gradverify.core.backward.vjps import backward_of, row
-from gradverify.core.evidence import Evidence
 from gradverify.core.model.coordinates import flatten, total
 from gradverify.core.model.generators import random_magnitudes_from
 from gradverify.core.model.problem import call
@@ -26,6 +25,7 @@ from gradverify.diagnosis.block.shifted_problem import outputs_at, problem_at
 from gradverify.diagnosis.naming.region import Region
 from gradverify.diagnosis.naming.variables import Axis, input_and_output_values, variables
 from gradverify.errors import EvaluationError
+from gradverify.evidence import Evidence
 
 _LARGEST = 64  # entries of the input and of the output: in larger tensors a coincidence is unlikely
 _STEP = 1e-3  # finite-difference step, relative to the size of the entry

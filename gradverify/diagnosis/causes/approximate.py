@@ -6,9 +6,9 @@ import math
 
 import torch
 
-from gradverify.core.evidence import Diagnosis, Evidence
 from gradverify.diagnosis.block.entries import BlockEntries
 from gradverify.diagnosis.naming.wording import differ_text, rounded_up
+from gradverify.evidence import Diagnosis, Evidence
 
 APPROXIMATE = "approximate"
 _SMALL = 1e-4  # times the largest entry: a larger error is not an approximation

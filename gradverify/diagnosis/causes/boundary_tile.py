@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import torch
 
-from gradverify.core.evidence import Diagnosis, Evidence, WrongBlock
 from gradverify.core.model.coordinates import Block
 from gradverify.diagnosis.block.entries import BlockEntries
 from gradverify.diagnosis.block.region_search import RegionSearch, confined_to_region
@@ -15,6 +14,7 @@ from gradverify.diagnosis.block.structure import AxisMasks
 from gradverify.diagnosis.block.value_or_position import accepted_region
 from gradverify.diagnosis.naming.region import Region, chance, regions
 from gradverify.diagnosis.naming.variables import VariableKind, block_along, scalars, variables
+from gradverify.evidence import Diagnosis, Evidence, WrongBlock
 
 BOUNDARY_TILE = "boundary-tile"
 MAX_CHANCE = 0.34  # chance of a region above which it is not reported

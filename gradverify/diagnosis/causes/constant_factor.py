@@ -9,12 +9,12 @@ from itertools import combinations
 
 from torch import Tensor
 
-from gradverify.core.evidence import Diagnosis, Evidence, WrongBlock
 from gradverify.diagnosis.block.entries import BlockEntries, Ratio, contradicts_right, explained_share, ratio_of
 from gradverify.diagnosis.causes.mean_for_sum_by_line import mean_for_sum_by_line
 from gradverify.diagnosis.naming.arguments import ScalarPower, scalar_power
 from gradverify.diagnosis.naming.constants import Constant, known_constant, number_text, short_number
 from gradverify.diagnosis.naming.wording import everywhere
+from gradverify.evidence import Diagnosis, Evidence, WrongBlock
 
 SIGN_FLIP, MEAN_FOR_SUM, CONSTANT_FACTOR = "sign-flip", "mean-for-sum", "constant-factor"
 _MIN_SUMMANDS = 3  # least number of summands: a factor of 2 or 1/2 may as well be a forgotten constant

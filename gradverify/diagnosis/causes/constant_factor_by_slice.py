@@ -7,7 +7,6 @@ from itertools import pairwise
 
 import torch
 
-from gradverify.core.evidence import Diagnosis, Evidence
 from gradverify.core.model.coordinates import total
 from gradverify.diagnosis.block.entries import BlockEntries, contradicts_right, explained_share, has_factor, ratio_of
 from gradverify.diagnosis.block.relation import factor_in_words
@@ -17,6 +16,7 @@ from gradverify.diagnosis.causes.constant_factor import CONSTANT_FACTOR, SIGN_FL
 from gradverify.diagnosis.naming.region import chance
 from gradverify.diagnosis.naming.variables import Axis, block_along
 from gradverify.diagnosis.naming.wording import differ_text, share_text
+from gradverify.evidence import Diagnosis, Evidence
 
 _MAX_CHANCE = 0.1  # probability of equally regular random slices above which nothing is reported
 _MIN_WRONG = 3  # wrong entries with the same factor

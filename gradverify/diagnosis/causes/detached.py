@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gradverify.core.evidence import Diagnosis, Evidence, WrongBlock
 from gradverify.diagnosis.block.entries import BlockEntries
+from gradverify.evidence import Diagnosis, Evidence, WrongBlock
 
 DETACHED = "detached"
 

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from gradverify.core.backward.vjps import Backward, row
-from gradverify.core.evidence import Diagnosis, Evidence, WrongBlock
 from gradverify.core.model.generators import random_magnitudes
 from gradverify.diagnosis.block.entries import BlockEntries
 from gradverify.diagnosis.naming.wording import rounded_up
 from gradverify.errors import EvaluationError
+from gradverify.evidence import Diagnosis, Evidence, WrongBlock
 
 LOW_PRECISION = "low-precision-backward"
 _DTYPES = (torch.bfloat16, torch.float16, torch.float32)  # coarsest first

@@ -6,11 +6,11 @@ from collections import Counter
 
 from torch import Tensor
 
-from gradverify.core.evidence import Diagnosis, Evidence
 from gradverify.diagnosis.block.entries import BlockEntries, explained_share
 from gradverify.diagnosis.block.structure import broadcast_along
 from gradverify.diagnosis.naming.variables import Axis
 from gradverify.diagnosis.naming.wording import everywhere
+from gradverify.evidence import Diagnosis, Evidence
 
 _MIN_DISTINCT = 2  # distinct counts: with a single one, a constant factor explains the error as well
 _MIN_FREQUENCY = 2  # lines per count, if the only two distinct counts are 1 and another

@@ -9,12 +9,12 @@ from itertools import combinations, product
 import torch
 from torch import Tensor
 
-from gradverify.core.evidence import Diagnosis, Evidence
 from gradverify.core.model.coordinates import Block, total
 from gradverify.diagnosis.block.entries import BlockEntries
 from gradverify.diagnosis.block.relation import share_inside
 from gradverify.diagnosis.naming.region import chance
 from gradverify.diagnosis.naming.wording import differ_text, share_text
+from gradverify.evidence import Diagnosis, Evidence
 
 MISSING_BAND = "missing-band"
 _MIN_SIZE = 3  # entries along both dimensions: a triangle of a smaller matrix is a single entry

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from gradverify.core.evidence import Diagnosis, Evidence, WrongBlock
 from gradverify.diagnosis.block.entries import BlockEntries, explained_share
 from gradverify.diagnosis.naming.wording import share_text
+from gradverify.evidence import Diagnosis, Evidence, WrongBlock
 
 MISSING_BROADCAST_SUM = "missing-broadcast-sum"
 MIN_SHARED = 0.9  # share of the inputs that have to enter several slices of the output

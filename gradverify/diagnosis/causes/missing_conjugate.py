@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gradverify.core.evidence import Diagnosis, Evidence, WrongBlock
 from gradverify.core.model.coordinates import Block
 from gradverify.diagnosis.block.entries import BlockEntries, block_entries, explained_share
 from gradverify.diagnosis.naming.tensors import slice_of
 from gradverify.diagnosis.naming.wording import share_text
+from gradverify.evidence import Diagnosis, Evidence, WrongBlock
 
 MISSING_CONJUGATE = "missing-conjugate"
 

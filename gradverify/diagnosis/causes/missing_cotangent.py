@@ -7,13 +7,13 @@ from torch import Tensor
 
 from gradverify.core.backward.batched_vjp import row_cotangent
 from gradverify.core.backward.vjps import row
-from gradverify.core.evidence import Diagnosis, Evidence, WrongBlock
 from gradverify.diagnosis.block.entries import BlockEntries, explained_share
 from gradverify.diagnosis.naming.constants import number_text
 from gradverify.diagnosis.naming.described import elements_text, region_text
 from gradverify.diagnosis.naming.variables import Axis
 from gradverify.diagnosis.naming.wording import share_text
 from gradverify.errors import EvaluationError
+from gradverify.evidence import Diagnosis, Evidence, WrongBlock
 
 MISSING_COTANGENT = "missing-cotangent"
 _SAME = 1e-9  # relative spread of entries that count as one constant

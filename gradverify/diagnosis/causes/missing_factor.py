@@ -10,7 +10,6 @@ from itertools import permutations
 import torch
 from torch import Tensor
 
-from gradverify.core.evidence import Diagnosis, Evidence
 from gradverify.diagnosis.block.entries import BlockEntries, explained_share
 from gradverify.diagnosis.block.ratios import SAME, Ratios, ratios
 from gradverify.diagnosis.block.structure import is_elementwise
@@ -25,6 +24,7 @@ from gradverify.diagnosis.naming.elementary_functions import (
 )
 from gradverify.diagnosis.naming.variables import Axis
 from gradverify.diagnosis.naming.wording import everywhere
+from gradverify.evidence import Diagnosis, Evidence
 
 MISSING_FACTOR = "missing-factor"
 _MAX_CHANCE = 1e-9  # probability of an equally good agreement by chance above which nothing is reported

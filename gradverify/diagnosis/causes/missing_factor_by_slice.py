@@ -9,7 +9,6 @@ from itertools import combinations, product
 import torch
 from torch import Tensor
 
-from gradverify.core.evidence import Diagnosis, Evidence
 from gradverify.core.model.coordinates import Block, total
 from gradverify.diagnosis.block.entries import BlockEntries, explained_share
 from gradverify.diagnosis.block.ratios import Ratios, ratios
@@ -19,6 +18,7 @@ from gradverify.diagnosis.causes.missing_factor import MISSING_FACTOR
 from gradverify.diagnosis.naming.constants import known_constant
 from gradverify.diagnosis.naming.variables import Axis, block_along
 from gradverify.diagnosis.naming.wording import share_text
+from gradverify.evidence import Diagnosis, Evidence
 
 _MIN_DISTINCT = 2  # distinct factors: a single one is a constant factor
 _MIN_AGREEING = 4  # sampled entries beyond one per slice: fewer could agree by chance

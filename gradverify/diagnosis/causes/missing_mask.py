@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from gradverify.core.estimate.samples import BAR_FACTOR
-from gradverify.core.evidence import Diagnosis, Evidence
 from gradverify.core.model.coordinates import total
 from gradverify.diagnosis.block.entries import BlockEntries, explained_share, ratio_of
 from gradverify.diagnosis.block.relation import factor_in_words, multiple_of_cotangent, share_inside
@@ -17,6 +16,7 @@ from gradverify.diagnosis.block.value_or_position import accepted_region
 from gradverify.diagnosis.naming.described import ChooseRegion, elements_text, region_text
 from gradverify.diagnosis.naming.variables import Axis
 from gradverify.diagnosis.naming.wording import differ_text, share_text
+from gradverify.evidence import Diagnosis, Evidence
 
 MISSING_MASK = "missing-mask"
 _BARS = 2.0  # error bars within which a derivative counts as zero

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gradverify.core.evidence import Diagnosis, Evidence
 from gradverify.core.model.coordinates import total
 from gradverify.diagnosis.block.entries import BlockEntries
 from gradverify.diagnosis.causes.missing_mask import MISSING_MASK
+from gradverify.evidence import Diagnosis, Evidence
 
 _MIN_EACH = 2  # inputs with a zero gradient, and with a zero derivative
 _MIN_INPUTS = 6  # inputs in total: a random mask of so many is rarely the inverse

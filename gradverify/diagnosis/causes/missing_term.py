@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gradverify.core.evidence import Diagnosis, Evidence
 from gradverify.diagnosis.block.blocks_diagonal import connected_components
 from gradverify.diagnosis.block.entries import BlockEntries, explained_share
 from gradverify.diagnosis.naming.wording import share_text
+from gradverify.evidence import Diagnosis, Evidence
 
 MISSING_TERM = "missing-term"
 _MAX_DENSE = 256  # smaller side of a matrix up to which the full SVD is computed

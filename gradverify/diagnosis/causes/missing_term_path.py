@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gradverify.core.evidence import Diagnosis, Evidence
 from gradverify.core.model.coordinates import Block
 from gradverify.diagnosis.block.entries import BlockEntries, explained_share
 from gradverify.diagnosis.causes.missing_term import MISSING_TERM
 from gradverify.diagnosis.naming.variables import Axis, block_along
 from gradverify.diagnosis.naming.wording import element_name, listed, share_text
+from gradverify.evidence import Diagnosis, Evidence
 
 _MIN_LOST = 4  # entries claimed to be zero
 _MIN_RIGHT = 4  # nonzero entries that are right

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from gradverify.core.evidence import Diagnosis, Evidence
 from gradverify.core.model.coordinates import total
 from gradverify.diagnosis.block.entries import BlockEntries, explained_share
 from gradverify.diagnosis.block.relation import multiple_in_words
@@ -19,6 +18,7 @@ from gradverify.diagnosis.causes.missing_term import MISSING_TERM
 from gradverify.diagnosis.naming.constants import known_constant, number_text
 from gradverify.diagnosis.naming.variables import Axis
 from gradverify.diagnosis.naming.wording import differ_text, share_text
+from gradverify.evidence import Diagnosis, Evidence
 
 _SAME = 1e-5  # relative spread of errors that count as equal
 _MIN_ENTRIES = 4  # entries, or distinct values, that have to agree

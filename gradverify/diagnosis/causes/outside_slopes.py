@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradverify.core.evidence import Diagnosis, Evidence
 from gradverify.diagnosis.block.entries import BlockEntries
 from gradverify.diagnosis.block.shifted_problem import outputs_at
 from gradverify.diagnosis.naming.constants import number_text
 from gradverify.diagnosis.naming.variables import input_and_output_values
 from gradverify.diagnosis.naming.wording import element_name
+from gradverify.evidence import Diagnosis, Evidence
 
 OUTSIDE_SLOPES = "outside-slopes"
 _STEPS = (2.0**-12, 2.0**-13)  # times the input's size: extrapolation leaves a relative error of about 1e-7

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from gradverify.core.evidence import Diagnosis, Evidence
 from gradverify.diagnosis.block.arrangement import (
     ZERO_LINE,
     Arrangement,
@@ -19,6 +18,7 @@ from gradverify.diagnosis.block.arrangement import (
 from gradverify.diagnosis.block.entries import BlockEntries, explained_share
 from gradverify.diagnosis.block.permutation import permutations
 from gradverify.diagnosis.naming.wording import share_text
+from gradverify.evidence import Diagnosis, Evidence
 
 TRANSPOSED, SHIFTED, PERMUTED = "transposed", "shifted", "permuted"
 

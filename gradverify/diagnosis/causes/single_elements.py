@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from gradverify.core.evidence import Diagnosis, Evidence
 from gradverify.core.model.coordinates import total
 from gradverify.diagnosis.block.entries import BlockEntries, has_factor, ratio_of
 from gradverify.diagnosis.block.relation import factor_in_words, share_inside
 from gradverify.diagnosis.block.structure import broadcast_along
 from gradverify.diagnosis.naming.variables import Axis, block_along
 from gradverify.diagnosis.naming.wording import differ_text, element_name, listed
+from gradverify.evidence import Diagnosis, Evidence
 
 SINGLE_ELEMENTS = "single-elements"
 MAX_WRONG = 3  # wrong entries, or wrong elements, at most

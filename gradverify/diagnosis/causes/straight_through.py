@@ -12,13 +12,13 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from gradverify.core.evidence import Diagnosis, Evidence
 from gradverify.core.model.generators import random_magnitudes
 from gradverify.diagnosis.block.entries import BlockEntries
 from gradverify.diagnosis.block.relation import multiple_of_cotangent
 from gradverify.diagnosis.block.shifted_problem import outputs_at
 from gradverify.diagnosis.naming.variables import input_and_output_values
 from gradverify.diagnosis.naming.wording import differ_text
+from gradverify.evidence import Diagnosis, Evidence
 
 STRAIGHT_THROUGH = "straight-through"
 _DISTANCES, _REPEATS = (0.3, 1.0, 3.0), 4  # random places: distances relative to the input, and samples of each

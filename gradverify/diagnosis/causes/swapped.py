@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from gradverify.core.evidence import Diagnosis, Evidence, WrongBlock
 from gradverify.core.model.coordinates import Block
 from gradverify.diagnosis.block.entries import BlockEntries, block_entries, explained_share
 from gradverify.diagnosis.naming.tensors import name_of, numbers_of, slice_of
 from gradverify.diagnosis.naming.variables import Axis
 from gradverify.diagnosis.naming.wording import element_name, listed, share_text
+from gradverify.evidence import Diagnosis, Evidence, WrongBlock
 
 _BlockIndex = tuple[slice, slice]  # rows and columns of a block in the whole Jacobian
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gradverify.core.evidence import Diagnosis, Evidence
 from gradverify.core.model.coordinates import total
 from gradverify.diagnosis.block.entries import BlockEntries, explained_share
 from gradverify.diagnosis.causes.permuted import TRANSPOSED
 from gradverify.diagnosis.naming.variables import input_and_output_values
 from gradverify.diagnosis.naming.wording import share_text
+from gradverify.evidence import Diagnosis, Evidence
 
 SYMMETRISED = "symmetrised"
 _SAME = 1e-6  # times the largest entry: entries that count as equal

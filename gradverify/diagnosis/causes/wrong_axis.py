@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradverify.core.evidence import Diagnosis, Evidence
 from gradverify.diagnosis.block.entries import BlockEntries
 from gradverify.diagnosis.causes.missing_term import rank_of
+from gradverify.evidence import Diagnosis, Evidence
 
 WRONG_AXIS = "wrong-axis"
 _FILLED = 0.5  # of the entries allowed by the matched dimensions have to be nonzero; a triangle fills half of them

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gradverify.core.evidence import Diagnosis, Evidence, WrongBlock
 from gradverify.diagnosis.block.entries import BlockEntries
 from gradverify.diagnosis.block.region_search import RegionSearch, confined_to_region
 from gradverify.diagnosis.block.slices import is_every_second_or_third
 from gradverify.diagnosis.block.structure import AxisMasks, is_consecutive, is_triangle_or_diagonal
 from gradverify.diagnosis.naming.region import Region, regions
 from gradverify.diagnosis.naming.variables import block_along, is_sorted, scalars, variables
+from gradverify.evidence import Diagnosis, Evidence, WrongBlock
 
 WRONG_BRANCH = "wrong-branch"
 MAX_CHANCE = 0.25  # chance of a region above which it is not reported

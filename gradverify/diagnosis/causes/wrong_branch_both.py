@@ -7,7 +7,6 @@ import math
 import torch
 from torch import Tensor
 
-from gradverify.core.evidence import Diagnosis, Evidence
 from gradverify.diagnosis.block.entries import BlockEntries, Ratio, explained_share, ratio_of
 from gradverify.diagnosis.block.region_search import coincidence_chance
 from gradverify.diagnosis.block.relation import factor_in_words
@@ -17,6 +16,7 @@ from gradverify.diagnosis.causes.wrong_branch import MAX_CHANCE, WRONG_BRANCH, r
 from gradverify.diagnosis.naming.region import Region
 from gradverify.diagnosis.naming.variables import Axis
 from gradverify.diagnosis.naming.wording import share_text
+from gradverify.evidence import Diagnosis, Evidence
 
 _SAME = 1e-5  # relative spread of ratios that count as one factor
 _SHARP = 1e-3  # relative accuracy of an entry: one measured less accurately is not used for its ratio

@@ -9,11 +9,11 @@ from itertools import permutations, product
 
 from torch import Tensor
 
-from gradverify.core.evidence import Diagnosis, Evidence, WrongBlock
 from gradverify.core.model.coordinates import total
 from gradverify.diagnosis.block.entries import BlockEntries
 from gradverify.diagnosis.causes.constant_factor import Factor, common_factor
 from gradverify.diagnosis.naming.wording import everywhere, listed
+from gradverify.evidence import Diagnosis, Evidence, WrongBlock
 
 WRONG_COUNT = "wrong-count"
 _MIN_COUNT = 3  # smallest count considered: smaller ones match too many factors

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from gradverify.core.backward.vjps import backward_of, row
-from gradverify.core.evidence import Diagnosis, Evidence
 from gradverify.core.model.tape import record
 from gradverify.diagnosis.block.entries import BlockEntries, explained_share
 from gradverify.diagnosis.block.shifted_problem import outputs_at, problem_at
@@ -16,6 +15,7 @@ from gradverify.diagnosis.block.structure import is_elementwise
 from gradverify.diagnosis.block.tensors_along_axis import tensors_along
 from gradverify.diagnosis.naming.variables import Axis
 from gradverify.errors import EvaluationError
+from gradverify.evidence import Diagnosis, Evidence
 
 _DerivativesAt = Callable[[Evidence, Tensor], Tensor | None]  # input values (k,) -> derivatives (k,)
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradverify.core.evidence import WrongBlock
 from gradverify.core.model.coordinates import total
 from gradverify.diagnosis.naming.variables import input_and_output_values
+from gradverify.evidence import WrongBlock
 
 _COMMON = (0.0, 0.5, 1.0, 2.0)  # magnitudes too common to be evidence for an argument
 _POWERS = (1, -1, 2, -2)

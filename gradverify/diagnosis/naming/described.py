@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 
 from torch import Tensor
 
-from gradverify.core.evidence import WrongBlock
 from gradverify.diagnosis.naming.region import Region, regions
 from gradverify.diagnosis.naming.variables import Axis, block_along, scalars, variables
 from gradverify.diagnosis.naming.wording import element_name, listed
+from gradverify.evidence import WrongBlock
 
 _FEW = 3  # coordinates that are listed, at most
 _LIMIT = 0.1  # chance of a coincidence above which a region is not reported

@@ -9,9 +9,9 @@ from enum import Enum
 import torch
 from torch import Tensor
 
-from gradverify.core.evidence import WrongBlock
 from gradverify.core.model.coordinates import Block, flatten, total
 from gradverify.core.model.tape import is_intact, record
+from gradverify.evidence import WrongBlock
 
 
 class Axis(Enum):

@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Generator, Tensor
 
-from gradverify.core.evidence import LargeBlock
 from gradverify.core.model.coordinates import Block
 from gradverify.core.model.problem import Bound, Meter, Primal, Problem, call, fresh
 from gradverify.core.strategy.sparsity import InputOutputPattern, patterns_by_input
+from gradverify.evidence import LargeBlock
 
 _OUTPUTS, _INPUTS = 600, 2_000  # largest numbers of outputs and inputs of an excerpt
 _ENTRIES = 32_000  # largest number of entries of its compressed Jacobian, column groups times outputs

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from gradverify.core.estimate.samples import Estimate
-from gradverify.core.evidence import LargeBlock
 from gradverify.core.model.coordinates import zero_outside
 from gradverify.core.strategy.random_sums import TERM_ROUNDING, best_slope, random_vectors, sums_of_slopes
+from gradverify.evidence import LargeBlock
 
 _COTANGENTS = 4  # of each of the two kinds of weights
 _TANGENTS = 5  # with inputs weighted by their length scales; one more direction is weighted by their influence

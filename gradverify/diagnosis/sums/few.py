@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from gradverify.core.estimate.samples import Estimate
-from gradverify.core.evidence import Diagnosis
 from gradverify.core.model.coordinates import total
 from gradverify.diagnosis.block.relation import factor_in_words
 from gradverify.diagnosis.causes.single_elements import MAX_WRONG, RIGHT_PER_WRONG, SINGLE_ELEMENTS
@@ -24,6 +23,7 @@ from gradverify.diagnosis.projections.patterns import (
 from gradverify.diagnosis.projections.sums import RandomProjections
 from gradverify.diagnosis.sums.sampled_lines import SampledLines
 from gradverify.diagnosis.sums.whole import ratio
+from gradverify.evidence import Diagnosis
 
 _SAME = 1e-3  # of the error: largest residual of a factor
 

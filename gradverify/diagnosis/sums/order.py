@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from gradverify.core.estimate.samples import BAR_FACTOR, Estimate
-from gradverify.core.evidence import Diagnosis
 from gradverify.core.model.coordinates import Block
 from gradverify.diagnosis.block.arrangement import Arrangement, rolls, transpositions
 from gradverify.diagnosis.causes.permuted import PERMUTED, SHIFTED, TRANSPOSED, is_shift
 from gradverify.diagnosis.projections.patterns import Pattern, explains, holds, transposed_sums
 from gradverify.diagnosis.projections.sums import RandomProjections
 from gradverify.diagnosis.sums.sampled_lines import SampledLines
+from gradverify.evidence import Diagnosis
 
 _SAME = 1e-4  # of the largest number: tolerance for two equal columns, or rows
 _PAIRS = 4  # columns, or rows, that must be found in another place before an order is tried

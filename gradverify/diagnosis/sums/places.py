@@ -9,7 +9,6 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from gradverify.core.evidence import Diagnosis
 from gradverify.core.model.coordinates import Block, total
 from gradverify.diagnosis.block.region_search import coincidence_chance
 from gradverify.diagnosis.block.relation import factor_in_words, multiple_in_words
@@ -36,6 +35,7 @@ from gradverify.diagnosis.projections.patterns import (
 from gradverify.diagnosis.projections.sums import RandomProjections, scaled
 from gradverify.diagnosis.sums.sampled_lines import SampledLines
 from gradverify.diagnosis.sums.whole import ratio
+from gradverify.evidence import Diagnosis
 
 _TILES = (4, 8, 16, 32, 64, 128, 256)  # tile sizes that are tried
 _CHANGES = 2  # from right to wrong or back along an order, at most: a region has one or two boundaries

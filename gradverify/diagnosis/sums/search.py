@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gradverify.core.evidence import Diagnosis, LargeBlock
 from gradverify.diagnosis.projections.sums import RandomProjections, ask
 from gradverify.diagnosis.sums.few import few_elements, few_entries
 from gradverify.diagnosis.sums.order import permuted, shifted, transposed
@@ -23,6 +22,7 @@ from gradverify.diagnosis.sums.whole import (
     swapped_outputs,
 )
 from gradverify.errors import GradverifyError
+from gradverify.evidence import Diagnosis, LargeBlock
 
 _EVERYWHERE: tuple[Callable[[RandomProjections], Diagnosis | None], ...] = (
     low_precision_backward,

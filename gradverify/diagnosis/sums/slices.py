@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gradverify.core.evidence import Diagnosis
 from gradverify.core.model.coordinates import total
 from gradverify.diagnosis.causes.missing_broadcast_sum import MIN_SHARED, as_one_slice
 from gradverify.diagnosis.projections.patterns import agrees, sums_outside, sums_over_outputs
 from gradverify.diagnosis.projections.sums import RandomProjections
 from gradverify.diagnosis.sums.sampled_lines import SampledLines
+from gradverify.evidence import Diagnosis
 
 
 def missing_broadcast_sum(look: SampledLines) -> Diagnosis | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gradverify.core.evidence import Diagnosis
 from gradverify.diagnosis.causes.missing_term import MISSING_TERM, low_rank_text
 from gradverify.diagnosis.sums.sampled_lines import SampledLines
+from gradverify.evidence import Diagnosis
 
 _HIGHEST = 2  # largest rank of an error that so few projections can establish
 _RATIO = 3  # smallest ratio of the rank of the numeric block to that of the error

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from gradverify.core.estimate.samples import Estimate
-from gradverify.core.evidence import Diagnosis, LargeBlock
 from gradverify.core.model.coordinates import Block
 from gradverify.diagnosis.block.entries import Ratio
 from gradverify.diagnosis.causes.constant_factor import Summands, as_constant, as_mean, as_sign, factor_of
@@ -24,6 +23,7 @@ from gradverify.diagnosis.naming.tensors import numbers_of, slice_of
 from gradverify.diagnosis.naming.variables import Axis
 from gradverify.diagnosis.projections.patterns import Pattern, ProjectedPart, explains, holds, sums_over_inputs
 from gradverify.diagnosis.projections.sums import RandomProjections, ask, scaled
+from gradverify.evidence import Diagnosis, LargeBlock
 
 _CLOSE = 1e-3  # of the error: smaller contributions are ignored
 _UNKNOWN = Summands(of_output=None, of_gradient=None)

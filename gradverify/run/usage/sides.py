@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from gradverify.core.model.interception import plain_forwards
 from gradverify.core.model.problem import Meter, Problem, fresh
 from gradverify.core.model.tape import Passing, Tape, call_on_leaves, record_all
+from gradverify.interception import plain_forwards
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from gradverify.core.model.interception import plain_forwards
+from gradverify.interception import plain_forwards
 from tests.core.support import double
 
 

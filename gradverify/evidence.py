@@ -1,4 +1,4 @@
-"""What the engine hands over to a diagnosis: the entries of a wrong block, or, if they are too many, how to ask it."""
+"""What a diagnosis is given: the entries of a wrong block or, if they are too many, the problem to sample them from."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from gradverify.core.backward.vjps import Backward
 from gradverify.core.decide.context import MeasuredProblem
 from gradverify.core.decide.verdict import Code
 from gradverify.core.decide.worst_entries import Entries
+from gradverify.core.jacobians import Investigation
 from gradverify.core.model.coordinates import Block
 
 
@@ -112,3 +113,36 @@ Diagnose = Callable[[WrongBlock], Diagnosis | None]  # None if no known pattern 
 def undiagnosed(block: WrongBlock) -> None:
     """Return None: the `Diagnose` that finds no cause."""
     del block
+
+
+def jacobian_pair(found: Investigation) -> JacobianPair | None:
+    """Return all entries of both Jacobians, None if they were too many to keep."""
+    if not found.comparison.parts:
+        return None
+    claimed, numeric, bar = found.sampled.value.new_zeros(3, len(found.sampled.value), len(found.sampled.point))
+    code = torch.zeros_like(claimed, dtype=torch.int8)
+    for part in found.comparison.parts:
+        groups, outputs = (part.column_of >= 0).nonzero(as_tuple=True)
+        entries, place = (groups, outputs), (outputs, part.column_of[groups, outputs])
+        claimed[place] = part.claimed[entries]
+        numeric[place], bar[place] = part.judged.numeric[entries], part.judged.bar[entries]
+        code[place] = part.judged.code[entries]
+    sampled = found.sampled
+    return JacobianPair(
+        outputs=sampled.outputs, inputs=sampled.inputs, claimed=claimed, numeric=numeric, bar=bar, code=code
+    )
+
+
+def evidence_of(found: Investigation, everything: JacobianPair, of: Block, wrt: Block) -> Evidence:
+    """Return the entries of one block of both Jacobians, with the data for its diagnosis."""
+    place = (of.coordinates, wrt.coordinates)
+    return Evidence(
+        of=of,
+        wrt=wrt,
+        claimed=everything.claimed[place],
+        numeric=everything.numeric[place],
+        bar=everything.bar[place],
+        wrong=everything.wrong[place],
+        backward=found.backward,
+        jacobians=everything,
+    )
