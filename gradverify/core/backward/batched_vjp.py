@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import accumulate, pairwise
 
 import torch
 from torch import Tensor
 
-from gradverify.core.backward.vjps import LAST_DIGITS, Backward, Graph, Reuse, is_reusable, row
+from gradverify.core.backward.vjps import LAST_DIGITS, Backward, Reuse, is_reusable, row
 from gradverify.core.model.magnitudes import all_set
-from gradverify.core.model.memory import FEW_INPUTS, chunks
+from gradverify.core.model.memory import chunks
 from gradverify.core.model.problem import metered
-from gradverify.core.model.tape import Rejected, is_intact
-from gradverify.errors import EvaluationError
+from gradverify.core.model.tape import is_intact
 
 EVERYTHING = slice(None)  # all input coordinates
 MIN_BATCHED = 12  # cotangents: fewer are pulled back one by one
@@ -51,17 +49,10 @@ def rows(backward: Backward, places: Sequence[int]) -> Iterator[Tensor]:
 
 
 def jacobian(backward: Backward) -> Tensor:
-    """Return the analytic Jacobian, (m, n), at the cost of m vjps.
-
-    If it is small and reuse of the graph is untested, all rows are taken from the graph: it can be reused if their sum,
-    weighted by the first cotangent, equals the first vjp.
-    """
-    if backward.graph.reuse is None and _is_small(backward):
-        rows = _checked_rows(backward)
-        backward.graph.reuse = Reuse.FRESH if rows is None else Reuse.SHARED
-        if rows is not None:
-            return rows
-    return _all_rows(backward)
+    """Return the analytic Jacobian, (m, n), at the cost of m vjps."""
+    cotangent, vjp = backward.known_vjp
+    found = list(_row_blocks(backward, range(len(cotangent))))
+    return torch.cat(found) if found else vjp.new_zeros(0, len(vjp))
 
 
 def row_cotangent(backward: Backward) -> float:
@@ -138,37 +129,6 @@ def _inside(primals: Sequence[Tensor], only: slice) -> list[int]:
     bounds = [0, *accumulate(primal.numel() for primal in primals)]
     first, end_of_range, _ = only.indices(bounds[-1])
     return [k for k, (start, end) in enumerate(pairwise(bounds)) if first <= start and end <= end_of_range]
-
-
-def _is_small(backward: Backward) -> bool:
-    """Return True if inputs and outputs are few and in double precision, so that a sum of rows is accurate."""
-    cotangent, expected = backward.known_vjp
-    tensors = [primal.tensor for primal in backward.problem.primals] + [
-        output.tensor for output in backward.tape.outputs
-    ]
-    is_double = all(tensor.dtype in (torch.float64, torch.complex128) for tensor in tensors)
-    return is_double and len(cotangent) < MIN_BATCHED and len(expected) < FEW_INPUTS
-
-
-def _checked_rows(backward: Backward) -> Tensor | None:
-    """Return all rows from the recorded graph, None if it raises or they do not add up to the first vjp; (m, n)."""
-    cotangent, expected = backward.known_vjp
-    try:
-        rows = _all_rows(replace(backward, graph=Graph(reuse=Reuse.SHARED)))
-    except Rejected:
-        raise
-    except EvaluationError:
-        return None
-    terms = rows * cotangent.to(rows.device).unsqueeze(1)
-    agrees = all_set((terms.sum(dim=0) - expected).abs() <= LAST_DIGITS * terms.abs().sum(dim=0))
-    return rows if agrees else None
-
-
-def _all_rows(backward: Backward) -> Tensor:
-    """Return all rows of A; (m, n)."""
-    cotangent, vjp = backward.known_vjp
-    found = list(_row_blocks(backward, range(len(cotangent))))
-    return torch.cat(found) if found else vjp.new_zeros(0, len(vjp))
 
 
 def _row_blocks(backward: Backward, places: Sequence[int]) -> Iterator[Tensor]:

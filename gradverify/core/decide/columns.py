@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -12,7 +11,7 @@ from gradverify.core.decide.context import Concerning, Excuses, JudgingContext, 
 from gradverify.core.decide.directional_sums import are_smooth, columns_do_not_add_up, confirmed_along_line
 from gradverify.core.decide.ladder import DEPTH, judge_by_ladder
 from gradverify.core.decide.screen import Screened, screen
-from gradverify.core.decide.verdict import Code, Judged, Reason, copy_of, decide, of_rows, put, stacked
+from gradverify.core.decide.verdict import Code, Judged, Part, Parts, Reason, copy_of, decide, of_rows, put, stacked
 from gradverify.core.estimate import richardson
 from gradverify.core.estimate.stencil import Stencil, sample_stencil
 from gradverify.core.model.deadline import OutOfTime
@@ -24,14 +23,6 @@ _FEW = 3  # of them at a time, at least
 _ENTRIES = 1024  # clear mismatches that the ladder judges at a time
 _NOT_DETERMINED = (Code.UNDETERMINED, Code.UNDEFINED, Code.JUMP, Code.UNFINISHED)
 _CLEAR = 2.0  # times the allowed error: a larger one is clear
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownVerdicts:
-    """Column groups that have been judged."""
-
-    chosen: Tensor  # (k,) column groups, ascending
-    judged: Judged  # (k, m)
 
 
 class ConfirmationState:
@@ -68,55 +59,33 @@ class ConfirmationState:
         return not self._refuted
 
 
-def is_complete(context: JudgingContext, known: KnownVerdicts | None) -> bool:
-    """True if all column groups have been judged."""
-    return known is not None and len(known.chosen) == context.column_groups.count
-
-
 def judge_all(
-    context: JudgingContext, excuse: Excuses, stencil: Stencil | None = None, known: KnownVerdicts | None = None
-) -> Iterator[tuple[Tensor, Judged]]:
-    """Yield column groups (C,) and the verdicts on their entries (C, m), in order, until all groups are judged.
+    context: JudgingContext, excuse: Excuses, stencil: Stencil | None = None, known: Part | None = None
+) -> Parts:
+    """Return the verdicts on the entries (C, m) of all column groups (C,), in order.
 
     `excuse` gets the mismatches that the ladder confirms. `stencil` holds samples of all column groups at the first
-    steps, if they exist; `known` are earlier verdicts.
+    steps, if they exist; `known` are groups that have been judged.
     """
     history = ConfirmationState()
     if stencil is not None:
-        yield stencil.chosen, _judge(context, stencil, history, excuse)
-        return
-    all_groups = torch.arange(context.column_groups.count, device=context.sampled.point.device)
-    if known is not None and is_complete(context, known):
-        yield all_groups, known.judged
-        return
-    for chosen in chunks(all_groups, richardson.DEPTH * context.numbers_per_sample):
-        yield (
-            chosen,
-            judge_column_groups(context, chosen, history, excuse)
-            if known is None
-            else _judge_unknown(context, chosen, history, excuse, known),
-        )
+        return [(stencil.chosen, _judge(context, stencil, history, excuse))]
+    groups = torch.arange(context.column_groups.count, device=context.sampled.point.device)
+    rest = groups if known is None else groups[~torch.isin(groups, known[0])]
+    parts = [
+        (chosen, judge_column_groups(context, chosen, history, excuse))
+        for chosen in chunks(rest, richardson.DEPTH * context.numbers_per_sample)
+    ]
+    if known is None or not parts:
+        return parts if known is None else [known]
+    order = torch.cat([known[0], rest]).argsort()
+    return [(groups, of_rows(stacked([known[1], *(judged for _, judged in parts)]), order))]
 
 
 def judge_column_groups(context: JudgingContext, chosen: Tensor, history: ConfirmationState, excuse: Excuses) -> Judged:
     """Judge all entries of column groups (C,): three steps for all, the ladder and `excuse` for those in doubt."""
     first_steps = richardson.steps(context.lengths)
     return _judge(context, sample_stencil(context.sampled, context.column_groups, chosen, first_steps), history, excuse)
-
-
-def _judge_unknown(
-    context: JudgingContext, chosen: Tensor, history: ConfirmationState, excuse: Excuses, known: KnownVerdicts
-) -> Judged:
-    """Judge the column groups that are not known yet, and return the verdicts on all of `chosen`."""
-    is_chosen = torch.isin(known.chosen, chosen)
-    if not any_set(is_chosen):
-        return judge_column_groups(context, chosen, history, excuse)
-    rest = chosen[~torch.isin(chosen, known.chosen)]
-    judged = of_rows(known.judged, is_chosen)
-    if not len(rest):
-        return judged
-    order = torch.cat([known.chosen[is_chosen], rest]).argsort()
-    return of_rows(stacked([judged, judge_column_groups(context, rest, history, excuse)]), order)
 
 
 def _judge(context: JudgingContext, stencil: Stencil, history: ConfirmationState, excuse: Excuses) -> Judged:

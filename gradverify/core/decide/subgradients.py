@@ -26,7 +26,7 @@ from gradverify.core.decide.misfit import (
     suspects,
 )
 from gradverify.core.decide.tolerance import NEGLIGIBLE
-from gradverify.core.decide.verdict import Code, Judged, Reason, agrees, decide
+from gradverify.core.decide.verdict import Code, Judged, Parts, Reason, agrees, decide
 from gradverify.core.estimate.directional import DISTANCE, STEP, directional_derivatives_at, spread_evenly
 from gradverify.core.estimate.samples import BAR_FACTOR
 from gradverify.core.forward.length_scales import own_or_shared
@@ -37,8 +37,6 @@ from gradverify.core.model.magnitudes import any_set
 _CONFIRMATIONS = 4  # points on each side of each line through the point at which a wrong row is confirmed
 _RANKS = 256  # ranks among the other inputs that the inputs of a row are put at
 _ROWS = 4096  # outputs examined
-
-Parts = list[tuple[Tensor, Judged]]  # column groups (C,), and the verdicts on their entries (C, m)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -141,6 +141,10 @@ def unwritten(like: Tensor) -> Judged:
     )
 
 
+Part = tuple[Tensor, Judged]  # column groups (C,), and the verdicts on their entries (C, m)
+Parts = list[Part]
+
+
 def agrees(judged: Judged) -> bool:
     """Return True if every entry matches."""
     return not any_set(judged.code)  # Code.MATCH is zero

@@ -77,7 +77,10 @@ def persistent_noise(sampled: Sampler, lengths: LengthScales) -> Tensor:
     forward is not finite at any spacing.
     """
     levels = _noise_at_spacings(sampled, direction_of(lengths, 0))
-    return persistent_part(levels).masked_fill_(levels.isnan().all(dim=0), torch.inf)
+    persists = levels[:-1] <= MAX_FALL * levels[1:]
+    noise = persists[:-1] & persists[1:] & ~_is_smooth(levels)[:-2]
+    largest = torch.where(noise, levels[:-2], 0.0).amax(dim=0)
+    return largest.masked_fill_(levels.isnan().all(dim=0), torch.inf)
 
 
 def not_rounded_beside_one(sampled: Sampler, lengths: LengthScales) -> Tensor:
@@ -90,13 +93,6 @@ def not_rounded_beside_one(sampled: Sampler, lengths: LengthScales) -> Tensor:
     change = torch.maximum(*((outputs_near(sampled, move) - sampled.value).abs() for move in (small, -small)))
     is_fine = (change > 0) & (change < CLEARLY_LESS * sampled.unit)
     return (change > 0) | (magnitudes(sampled, is_fine.to(change.dtype)) > 0)
-
-
-def persistent_part(levels: Tensor) -> Tensor:
-    """Return the largest persistent noise, from that at spacings which each halve the last, `levels` (K, m); (m,)."""
-    persists = levels[:-1] <= MAX_FALL * levels[1:]
-    noise = persists[:-1] & persists[1:] & ~_is_smooth(levels)[:-2]
-    return torch.where(noise, levels[:-2], 0.0).amax(dim=0)
 
 
 def _is_smooth(levels: Tensor) -> Tensor:

@@ -7,12 +7,11 @@ from itertools import compress
 import torch
 from torch import Tensor
 
-from gradverify.core.decide.columns import KnownVerdicts
 from gradverify.core.decide.context import JudgingContext, of_column_groups, part_of
 from gradverify.core.decide.directional_sums import columns_do_not_add_up
 from gradverify.core.decide.screen import screened
 from gradverify.core.decide.tolerance import EntryTolerance
-from gradverify.core.decide.verdict import Judged, of_rows, stacked
+from gradverify.core.decide.verdict import Judged, Part, of_rows, stacked
 from gradverify.core.estimate.directional import LONG_STEP
 from gradverify.core.estimate.richardson import LARGEST_DEVIATION
 from gradverify.core.estimate.samples import NOISE_FACTOR, Estimate
@@ -27,7 +26,7 @@ from gradverify.core.model.memory import chunks, portion, rows_at_once
 _FARTHER = 4.0  # times the step, in the test for affinity: curvature below the noise there is far below it at one step
 
 
-def affine_column_groups(context: JudgingContext, seed: int) -> KnownVerdicts | None:
+def affine_column_groups(context: JudgingContext, seed: int) -> Part | None:
     """Judge the column groups along which the function is affine with the claimed slope.
 
     Return these groups with the verdicts on their entries. None if there is no such group, if a test costs more than it
@@ -46,7 +45,7 @@ def affine_column_groups(context: JudgingContext, seed: int) -> KnownVerdicts | 
         affine, judged = affine[matching], of_rows(judged, matching)
     if not len(affine) or any_set(columns_do_not_add_up(context, affine, judged, generator)):
         return None
-    return KnownVerdicts(chosen=affine, judged=judged)
+    return affine, judged
 
 
 def _affine_by_input(context: JudgingContext, direction: Tensor) -> Tensor:

@@ -8,11 +8,10 @@ from torch import Tensor
 
 from gradverify.case import Settings
 from gradverify.core.backward.batched_vjp import jacobian
-from gradverify.core.decide.columns import KnownVerdicts, is_complete, judge_all
+from gradverify.core.decide.columns import judge_all
 from gradverify.core.decide.comparison import KEPT, Comparison, compare_verdicts
 from gradverify.core.decide.context import JudgingContext, MeasuredProblem, Reconsider, judging_context
-from gradverify.core.decide.subgradients import Parts
-from gradverify.core.decide.verdict import stacked
+from gradverify.core.decide.verdict import Part, Parts, stacked
 from gradverify.core.estimate.column_groups import single_columns
 from gradverify.core.estimate.stencil import Stencil
 from gradverify.core.excuses.second_look import apply_excuses
@@ -87,7 +86,7 @@ def compare_column_groups(
     and no entry is a mismatch or a kink.
     """
     parts, known = _judged(measured, context, None, settings)
-    if hypothesis is not None and not is_complete(context, known):
+    if hypothesis is not None and not (known and len(known[0]) == context.column_groups.count):
         judged, seed = stacked([part for _, part in parts]), settings.seed
         if not (
             entries_match_directional_difference(context, judged, seed)
@@ -112,10 +111,10 @@ def _by_structure(
 
 def _judged(
     measured: MeasuredProblem, context: JudgingContext, stencil: Stencil | None, settings: Settings
-) -> tuple[Parts, KnownVerdicts | None]:
+) -> tuple[Parts, Part | None]:
     """Return the verdicts on all column groups, and those of them that one step in affine inputs has shown.
 
     `stencil` holds the samples at the first steps, if they were taken.
     """
     known = None if stencil is not None else affine_column_groups(context, settings.seed)
-    return list(judge_all(context, partial(apply_excuses, measured, settings.seed), stencil, known)), known
+    return judge_all(context, partial(apply_excuses, measured, settings.seed), stencil, known), known
