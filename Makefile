@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PYTEST := -m pytest --numprocesses auto --dist loadgroup
 
-.PHONY: run test check test-all format-check lint types format docs wheel lock oldest newest clean
+.PHONY: run test check test-all format-check lint types format docs site wheel lock oldest newest clean
 
 run: $(READY)
 	$(BIN)/gradverify run specs/
@@ -31,9 +31,14 @@ format: $(READY)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# docs/checks.md from the pages beside the checks, the workers and the causes.
+# docs/checks.md from the pages beside the checks, the workers and the causes, and the site of all pages.
 docs: $(READY)
 	$(BIN)/python -m gradverify.catalogue docs/checks.md
+	$(MAKE) site
+
+# The site from the pages as they are, into site/. A broken link, or a page that is not in mkdocs.yml, is an error.
+site: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
 
 wheel: $(READY)
 	$(BIN)/python -m pip wheel --no-deps --wheel-dir dist .
@@ -64,5 +69,5 @@ newest:
 	.venv-newest/bin/python $(PYTEST)
 
 clean:
-	rm -rf .venv .venv-oldest .venv-newest .oldest.txt build dist *.egg-info
+	rm -rf .venv .venv-oldest .venv-newest .oldest.txt build dist site *.egg-info
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .gradverify

@@ -1,0 +1,88 @@
+"""Get started and the FAQ show what happens; the site has a page for each public name, and rejects broken links."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import gradverify
+from tests.following import ROOT, follow, refreshed, without_numbers
+
+PYTHON = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+def text_of(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["docs/get-started.md", "docs/faq.md"])
+def test_commands_of_page_print_what_is_shown(name: str, tmp_path: Path) -> None:
+    steps = follow(text_of(name), tmp_path)
+    assert len(steps) >= 6
+    for step in steps:
+        assert without_numbers(step.printed) == without_numbers(step.shown), step.command
+
+
+def test_python_of_get_started_runs() -> None:
+    (example,) = PYTHON.findall(text_of("docs/get-started.md"))
+    exec(compile(example, "get-started.md", "exec"), {})
+
+
+def test_follower_writes_files_and_replaces_what_commands_print() -> None:
+    page = '```python title="a.py"\nprint("new")\n```\n\n```console\n$ python a.py\n{}```\n'
+    assert refreshed(page.format("old\n")) == refreshed(page.format("")) == page.format("new\n")
+
+
+def test_page_of_the_api_names_every_public_name() -> None:
+    documented = re.findall(r"^::: gradverify\.(\w+)$", text_of("docs/api.md"), re.MULTILINE)
+    assert sorted([*documented, "__version__"]) == sorted(gradverify.__all__)
+
+
+def hook() -> ModuleType:
+    pytest.importorskip("mkdocs")
+    spec = importlib.util.spec_from_file_location("hook", ROOT / "docs" / "site" / "hook.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("source", "page", "link", "expected"),
+    [
+        ("README.md", "index.md", "[a](docs/spec.md#draft)", "[a](spec.md#draft)"),
+        ("README.md", "index.md", "![a](docs/pictures/a.svg)", "![a](pictures/a.svg)"),
+        ("README.md", "index.md", "[LICENSE](LICENSE)", "LICENSE"),
+        ("docs/numerics/decide.md", "numerics/decide.md", "[a](../../CONTRIBUTING.md#x)", "[a](../contributing.md#x)"),
+        ("docs/spec.md", "spec.md", "[a](https://x.org)", "[a](https://x.org)"),
+        ("docs/spec.md", "spec.md", "[a](missing.md)", "[a](missing.md)"),
+        ("docs/spec.md", "spec.md", "[a](../missing.md)", "[a](../missing.md)"),
+        ("docs/spec.md", "spec.md", "```\n[a](../README.md)\n```", "```\n[a](../README.md)\n```"),
+    ],
+)
+def test_links_are_rewritten_for_the_site(source: str, page: str, link: str, expected: str) -> None:
+    assert hook().for_site(link, source, page) == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("wrong", ["[a](missing.md)", "[a](spec.md#missing)", "[a](../missing.py)"])
+def test_broken_link_fails_the_build(wrong: str, tmp_path: Path) -> None:
+    pytest.importorskip("mkdocs")
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "index.md").write_text(f"# A\n\n{wrong}\n", encoding="utf-8")
+    (tmp_path / "docs" / "spec.md").write_text("# B\n", encoding="utf-8")
+    settings = text_of("mkdocs.yml")
+    kept = [settings[settings.index("validation:") : settings.index("nav:")]]
+    kept += ["site_name: a\nstrict: true\nnav: [index.md, spec.md]\n", f"docs_dir: {tmp_path / 'docs'}\n"]
+    (tmp_path / "mkdocs.yml").write_text("".join(kept), encoding="utf-8")
+    ran = subprocess.run([sys.executable, "-m", "mkdocs", "build"], cwd=tmp_path, capture_output=True, text=True)
+    assert ran.returncode == 1
+    assert "Aborted with 1 warnings in strict mode" in ran.stderr + ran.stdout
