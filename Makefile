@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PYTEST := -m pytest --numprocesses auto --dist loadgroup
 
-.PHONY: run test check test-all format-check lint types format docs site wheel lock oldest newest clean
+.PHONY: run test check test-all format-check lint types format docs site pictures wheel lock oldest newest clean
 
 run: $(READY)
 	$(BIN)/gradverify run specs/
@@ -39,6 +39,10 @@ docs: $(READY)
 # The site from the pages as they are, into site/. A broken link, or a page that is not in mkdocs.yml, is an error.
 site: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+
+# Every picture in docs/pictures, from real runs; needs a Chromium (.ci/browser).
+pictures: $(READY)
+	$(BIN)/python -m benchmarks.pictures
 
 wheel: $(READY)
 	$(BIN)/python -m pip wheel --no-deps --wheel-dir dist .
