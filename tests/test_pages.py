@@ -72,6 +72,11 @@ def test_links_are_rewritten_for_the_site(source: str, page: str, link: str, exp
     assert hook().for_site(link, source, page) == expected
 
 
+def test_parts_of_a_page_stand_under_its_title_on_the_site() -> None:
+    page = "a\n\n# b\n\n```python\n# c\n```\n\n## d\n"
+    assert hook().under_title("T", page) == "# T\n\na\n\n## b\n\n```python\n# c\n```\n\n### d\n"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("wrong", ["[a](missing.md)", "[a](spec.md#missing)", "[a](../missing.py)"])
 def test_broken_link_fails_the_build(wrong: str, tmp_path: Path) -> None:

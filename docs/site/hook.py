@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,14 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Lead links out of docs/ to the pages of the site; the pages from the root are done already."""
     uri = page.file.src_uri
+    if uri == "checks.md":
+        markdown = under_title("Checks and causes", markdown)
     return markdown if uri in PAGES.values() else for_site(markdown, f"docs/{uri}", uri)
+
+
+def under_title(title: str, markdown: str) -> str:
+    """Put a page of several parts, each with a heading of the first level, under one title."""
+    return f"# {title}\n\n" + _outside_code(markdown, lambda text: re.sub(r"^#", "##", text, flags=re.MULTILINE))
 
 
 def for_site(text: str, source: str, page: str) -> str:
@@ -51,5 +59,9 @@ def for_site(text: str, source: str, page: str) -> str:
         relative = os.path.relpath(there, posixpath.dirname(page) or ".").replace(os.sep, "/")
         return f"{picture}[{words}]({relative}{anchor})"
 
-    parts = re.split(r"(^```.*?^```$)", text, flags=re.DOTALL | re.MULTILINE)  # code is left as it is
-    return "".join(part if part.startswith("```") else _LINK.sub(replaced, part) for part in parts)
+    return _outside_code(text, lambda part: _LINK.sub(replaced, part))
+
+
+def _outside_code(text: str, change: Callable[[str], str]) -> str:
+    parts = re.split(r"(^```.*?^```$)", text, flags=re.DOTALL | re.MULTILINE)
+    return "".join(part if part.startswith("```") else change(part) for part in parts)
