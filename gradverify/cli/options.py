@@ -381,6 +381,14 @@ class Screen:
         bool,
         _option("-q", "--quiet", help="Only what is not as expected, and the summary.", heading=Heading.SCREEN),
     ] = False
+    brief: Annotated[
+        bool,
+        _option(
+            "--brief",
+            help="For a program that mends: cause, fix, worst elements, command; cases as expected in one line.",
+            heading=Heading.SCREEN,
+        ),
+    ] = False
     verbose: Annotated[
         bool,
         _option("-v", "--verbose", help="Details of every case, also of those as expected.", heading=Heading.SCREEN),

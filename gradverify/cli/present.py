@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import combinations
 
 from gradverify.cli.exits import ExitCode
 from gradverify.cli.github import publish, publish_summary
@@ -30,9 +31,12 @@ class Look:
 
 def look_of(screen: Screen) -> Look:
     """Return the look that these options ask for; raises UsageProblem."""
-    one_of_two(("-q", screen.quiet), ("-v", screen.verbose))
+    given = {Detail.QUIET: ("-q", screen.quiet), Detail.BRIEF: ("--brief", screen.brief)}
+    given[Detail.VERBOSE] = ("-v", screen.verbose)
+    for one, other in combinations(given.values(), 2):
+        one_of_two(one, other)
     return Look(
-        detail=Detail.QUIET if screen.quiet else Detail.VERBOSE if screen.verbose else Detail.NORMAL,
+        detail=next((detail for detail, (_, asked) in given.items() if asked), Detail.NORMAL),
         wish=ColourWish.NEVER if screen.no_color else ColourWish.AUTO,
         durations=screen.durations or 0,
     )

@@ -34,6 +34,7 @@ from gradverify.cli.revision import changed_since
 from gradverify.cli.save import save_found
 from gradverify.cli.terminal import complain, print_problems, stdout_terminal
 from gradverify.report.screen import Detail
+from gradverify.report.terminal import NO_LISTING
 from gradverify.report.to_json import to_json
 from gradverify.report.words import counted
 from gradverify.result import Report
@@ -200,7 +201,7 @@ def _run(plan: _Plan, opened: Engine, interrupts: Interrupts) -> ExitCode:
 
 def _listing(look: Look, kept: OpenBaseline) -> Listing:
     """Return when the lines of cases are printed: at the end if a baseline is written, since it may change them."""
-    later = look.detail is Detail.QUIET or kept.use is Use.WRITE
+    later = look.detail in NO_LISTING or kept.use is Use.WRITE
     return Listing.AFTERWARDS if later else usual_listing()
 
 

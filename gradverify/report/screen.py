@@ -10,6 +10,7 @@ class Detail(StrEnum):
     """How much of a run is told."""
 
     QUIET = "quiet"  # only what is not as expected, and the summary
+    BRIEF = "brief"  # cause, fix and command of what is not as expected, the other cases in one line together
     NORMAL = "normal"  # a line for every case, a dozen for each that is not as expected
     VERBOSE = "verbose"  # every finding with its elements, and costs, of every case that has something to say
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from gradverify.report.case_brief import case_brief
 from gradverify.report.case_detail import DetailOptions, case_detail, speaking
+from gradverify.report.case_fix import as_expected_lines, case_fix
 from gradverify.report.case_lines import case_lines
 from gradverify.report.durations import duration_lines
 from gradverify.report.lines import EMPTY, Line
@@ -24,10 +25,12 @@ from gradverify.report.summary import (
 from gradverify.report.usage_text import asked_usage_lines
 from gradverify.result import CaseResult, Report
 
+NO_LISTING = (Detail.QUIET, Detail.BRIEF)  # no line for each case
+
 
 def report_lines(report: Report, screen: Screen, options: DetailOptions, slowest: int = 0) -> list[Line]:
     """Return the whole report as lines, with a list of the `slowest` cases before the summary."""
-    listing = case_lines(_listed(report, options.detail), screen) if options.detail is not Detail.QUIET else []
+    listing = case_lines(_listed(report, options.detail), screen) if options.detail not in NO_LISTING else []
     rest = lines_after_listing(report, screen, options, slowest)
     return [*listing, *([EMPTY] if listing else []), *rest]
 
@@ -39,6 +42,8 @@ def lines_after_listing(report: Report, screen: Screen, options: DetailOptions, 
         rows += [*([EMPTY] if rows else []), *told]
     if durations := duration_lines(report, slowest):
         rows += [*([EMPTY] if rows else []), *durations]
+    if options.detail is Detail.BRIEF and (together := as_expected_lines(report.cases, screen)):
+        rows += [*([EMPTY] if rows else []), *together]
     usage = asked_usage_lines(report.cases, screen.width) if options.detail is Detail.NORMAL else []
     rows += [*([EMPTY] if rows else []), *usage] if usage else []
     rows += [*([EMPTY] if rows else []), *skip_lines(report, screen, options.detail), *known_lines(report, screen)]
@@ -55,7 +60,8 @@ def _told(report: Report, screen: Screen, options: DetailOptions) -> Iterator[li
     if options.detail is Detail.VERBOSE:
         yield from (case_detail(case, screen, options) for case in cases)
     else:
-        yield from ([*case_brief(first, screen), *others_lines(others, screen)] for first, *others in grouped(cases))
+        one = case_fix if options.detail is Detail.BRIEF else case_brief
+        yield from ([*one(first, screen), *others_lines(others, screen)] for first, *others in grouped(cases))
 
 
 def _listed(report: Report, detail: Detail) -> tuple[CaseResult, ...]:

@@ -435,3 +435,12 @@ def test_time_is_asked_for(fake, call) -> None:
     assert not fake.request.timed
     call("run", "a.yaml", "--time")
     assert fake.request.timed
+
+
+def test_brief_shows_the_fix_and_no_line_for_each_case(fake, call) -> None:
+    fake.results = [case("a/one/cpu"), second_order()]
+    shown = call("run", "a.yaml", "--brief")
+    assert shown.stdout.startswith("✗ FAIL  spectral/filtered/cpu-complex128-sample2\n")
+    assert "\n  reproduce:\n  gradverify run " in shown.stdout
+    assert call("run", "a.yaml", "--brief", "-q").exit_code == 2
+    assert call("run", "a.yaml", "--brief", "-v").exit_code == 2

@@ -27,6 +27,7 @@ from gradverify.cli.watching.state import State, ids, read_specs, unexpected_oth
 from gradverify.concern.concerned import concerned
 from gradverify.concern.project import Project
 from gradverify.report.screen import Detail
+from gradverify.report.terminal import NO_LISTING
 from gradverify.report.to_json import to_json
 from gradverify.report.words import counted
 
@@ -214,4 +215,4 @@ def _root(here: Path) -> Path:
 
 def listing_of(look: Look) -> Look:
     """Return how each run is shown: with a line per case while it runs, if no progress line is drawn."""
-    return replace(look, listing=Listing.AFTERWARDS if look.detail is Detail.QUIET else usual_listing())
+    return replace(look, listing=Listing.AFTERWARDS if look.detail in NO_LISTING else usual_listing())

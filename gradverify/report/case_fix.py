@@ -1,0 +1,123 @@
+"""A case that is not as expected in at most 15 lines, for a program that mends it: the cause first, then the fix."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from textwrap import dedent
+
+from gradverify.catalogue import Section, section_of, sections
+from gradverify.problem import Problem, problems_of, said_once
+from gradverify.report.case_detail import block_named, cause_lines
+from gradverify.report.element_table import element_table
+from gradverify.report.lines import Line, indented, line
+from gradverify.report.reproduce import command_lines, reproduce_command
+from gradverify.report.safe import fold, safe, shortened
+from gradverify.report.screen import Screen, narrowed
+from gradverify.report.words import badge_span, case_badge
+from gradverify.result import WORST_FIRST, CaseResult, Finding
+
+MOST = 15  # lines of one case
+_INDENT = 2
+_CAUSE = 3  # lines
+_SENTENCE = 2  # lines
+_ROWS = 2  # worst elements
+_TABLE = 4  # lines of their table; fewer elements are shown where one takes several lines
+_FIX = 6  # lines of the fix
+
+
+def case_fix(case: CaseResult, screen: Screen) -> list[Line]:
+    """Return the cause, the fix, where backward is, the worst elements, and the command that repeats the case.
+
+    At most `MOST` lines, none of them empty. The fix is the mended example of the page of the cause, or of the code if
+    no cause was named. Only the command that prints the page is shown if the example is too long.
+    """
+    inner = narrowed(screen, _INDENT)
+    worst, *others = sorted(said_once(problems_of(case)), key=lambda problem: WORST_FIRST.index(problem.verdict))
+    badge = case_badge(case, screen.glyphs)
+    head, rest = _cause(worst, inner), _evidence(case, worst, others, inner)
+    room = min(_FIX, MOST - 1 - len(head) - len(rest))
+    rows = [*head, *_fix(worst, room, inner), *rest]
+    return [line(badge_span(badge), "  ", safe(case.id)), *indented(rows, _INDENT)]
+
+
+def as_expected_lines(cases: Sequence[CaseResult], screen: Screen) -> list[Line]:
+    """Return one line with the ids of the cases that are as expected, as many as it holds; none without such cases."""
+    ids = [safe(case.id) for case in cases if case.as_expected]
+    if not ids:
+        return []
+    lead = f"{screen.glyphs.tick} {len(ids):,} as expected: "
+    return [line(lead, shortened(", ".join(ids), screen.width - len(lead), screen.glyphs.ellipsis))]
+
+
+def _evidence(case: CaseResult, worst: Problem, others: Sequence[Problem], screen: Screen) -> list[Line]:
+    """Return where backward is, what the worst finding says with its worst elements, and how to repeat the case."""
+    rows = [line(f"backward: {safe(case.source.file)}:{case.source.line}")] if case.source else []
+    rows += _sentence(worst, screen)
+    if worst.finding is not None:
+        rows += indented(_table(worst.finding, narrowed(screen, _INDENT)), _INDENT)
+    if others:
+        names = ", ".join(dict.fromkeys(_named(other) for other in others))
+        rows.append(line(shortened(f"also: {safe(names)}", screen.width, screen.glyphs.ellipsis)))
+    command = reproduce_command(case)
+    return [*rows, *(command_lines("reproduce:", command, screen.width) if command else [])]
+
+
+def _named(problem: Problem) -> str:
+    return " ".join(filter(None, (problem.check, problem.code))) or problem.verdict.value
+
+
+def _cause(problem: Problem, screen: Screen) -> list[Line]:
+    finding = problem.finding
+    if finding is None or not finding.cause:
+        return []
+    says, why = _parts(problem)
+    return _limited(cause_lines(finding.cause, why or says, screen), _CAUSE, screen)
+
+
+def _parts(problem: Problem) -> tuple[str, str]:
+    """Return what is wrong, and how the cause explains it."""
+    says, _, why = problem.message.partition("\n")
+    return says, why
+
+
+def _sentence(problem: Problem, screen: Screen) -> list[Line]:
+    says = _parts(problem)[0] if problem.finding is not None and problem.finding.cause else problem.message
+    text = block_named(problem.finding, says) if problem.finding else says
+    return _limited([line(row) for row in fold(f"{_named(problem)}: {text}", screen.width)], _SENTENCE, screen)
+
+
+def _limited(rows: Sequence[Line], most: int, screen: Screen) -> list[Line]:
+    """Return at most `most` rows; the last one is marked if there were more."""
+    if len(rows) <= most:
+        return [*rows]
+    goes_on = " ".join("".join(part.text for part in row) for row in rows[most - 1 :])
+    return [*rows[: most - 1], line(shortened(goes_on, screen.width, screen.glyphs.ellipsis))]
+
+
+def _table(finding: Finding, screen: Screen) -> list[Line]:
+    for count in range(min(_ROWS, len(finding.elements)), 0, -1):
+        table = element_table(finding, finding.elements[:count], screen)
+        if len(table) <= _TABLE:
+            return table
+    return []
+
+
+def _fix(problem: Problem, room: int, screen: Screen) -> list[Line]:
+    """Return the page's name and its mended example if they fit in `room` lines, else the command that prints it."""
+    cause = problem.finding.cause if problem.finding is not None else None
+    page = section_of(cause or problem.code or "", sections())
+    if page is None:
+        return []
+    command = line(f"fix: gradverify explain {page.name}")
+    mended = _mended(page)
+    rows = [line(row) for row in mended if row.strip()]
+    if not rows or len(rows) + 1 > room or any(len(row) + _INDENT > screen.width for row in mended):
+        return [command]
+    return [line(f"fix (gradverify explain {page.name}):"), *indented(rows, _INDENT)]
+
+
+def _mended(page: Section) -> list[str]:
+    """Return the lines of code under "Mended:" on the page, none if it has no such example."""
+    code = page.text.partition("Mended:\n")[2].lstrip("\n").splitlines()
+    end = next((number for number, row in enumerate(code) if row.strip() and not row.startswith(" ")), len(code))
+    return dedent("\n".join(code[:end])).rstrip().splitlines()

@@ -1,0 +1,73 @@
+"""`--brief`: at most 15 lines per failing case, cause and fix first, and the other cases in one line."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from report_specimens import case, crashed, everything, masked, report, second_order, skipped
+from test_report_brief import many_failing_checks
+
+from gradverify.catalogue import Section, causes, section_of, sections
+from gradverify.report.case_detail import DetailOptions
+from gradverify.report.case_fix import MOST, case_fix
+from gradverify.report.lines import cells, plain
+from gradverify.report.screen import Detail, Screen
+from gradverify.report.terminal import report_lines
+from gradverify.result import CaseResult
+
+SPECIMENS = [masked(), crashed(), many_failing_checks(), second_order(), *everything().cases]
+
+
+def shown(result: CaseResult, width: int = 80) -> list[str]:
+    return [plain(row) for row in case_fix(result, Screen(width=width))]
+
+
+def page_of(cause: str) -> Section:
+    page = section_of(cause, sections())
+    assert page is not None
+    return page
+
+
+def with_cause(cause: str) -> CaseResult:
+    first = masked()
+    check = first.checks[0]
+    named = replace(check.findings[0], cause=cause)
+    return replace(first, checks=(replace(check, findings=(named,)), *first.checks[1:]))
+
+
+def test_cause_then_fix_then_place_then_elements_then_command() -> None:
+    rows = shown(masked())
+    starts = [row.split()[0] for row in rows]
+    assert starts[:2] == ["✗", "cause"]
+    order = [next(n for n, row in enumerate(rows) if row.startswith(f"  {word}")) for word in ("cause", "fix")]
+    order += [next(n for n, row in enumerate(rows) if row.startswith(f"  {word}")) for word in ("backward:", "gradch")]
+    order.append(next(n for n, row in enumerate(rows) if row.startswith("  reproduce:")))
+    assert order == sorted(order)
+    assert "    def backward(ctx, g): return g * ((x > 0) & (x < 1.5))" in rows
+
+
+@pytest.mark.parametrize("width", [40, 80, 140])
+@pytest.mark.parametrize("number", range(len(SPECIMENS)))
+def test_no_case_takes_more_than_15_lines(number: int, width: int) -> None:
+    rows = shown(SPECIMENS[number], width)
+    assert len(rows) <= MOST
+    assert all(rows)
+
+
+@pytest.mark.parametrize("cause", causes())
+def test_every_cause_has_a_fix(cause: str) -> None:
+    rows = shown(with_cause(cause))
+    assert len(rows) <= MOST
+    assert any(row.startswith("  fix") and f"gradverify explain {cause}" in row for row in rows)
+    assert "Mended:" in page_of(cause).text
+
+
+def test_cases_as_expected_are_named_together_in_one_line() -> None:
+    good = [replace(case(), id=f"good/number-{number}/cpu") for number in range(30)]
+    rows = report_lines(report(*good, masked(), skipped()), Screen(), DetailOptions(detail=Detail.BRIEF))
+    texts = [plain(row) for row in rows]
+    (together,) = (text for text in texts if "number-0" in text)
+    assert together.startswith("✓ 31 as expected: good/number-0/cpu, ")
+    assert together.endswith("…")
+    assert cells(together) <= 80
