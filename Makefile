@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PYTEST := -m pytest --numprocesses auto --dist loadgroup
 
-.PHONY: run test check test-all format-check lint types format docs site pictures wheel lock oldest newest clean
+.PHONY: run test check test-all format-check lint types format docs site pictures wheel release-check lock oldest newest clean
 
 run: $(READY)
 	$(BIN)/gradverify run specs/
@@ -46,6 +46,14 @@ pictures: $(READY)
 
 wheel: $(READY)
 	$(BIN)/python -m pip wheel --no-deps --wheel-dir dist .
+
+# Builds sdist and wheel in dist/, checks both, and runs the README's first example with the wheel installed.
+release-check: $(READY)
+	rm -rf build dist
+	$(BIN)/python -m build --no-isolation --outdir dist .
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/check-wheel-contents dist/*.whl
+	$(BIN)/python -m tests.release_check dist
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "gradverify needs Python 3.11 or newer; name one with: make PYTHON=python3.11 ...")'

@@ -16,7 +16,13 @@ import torch
 
 ROOT = Path(__file__).parent.parent
 NUMERICS = sorted((ROOT / "docs" / "numerics").glob("*.md"))
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "ARCHITECTURE.md",
+    ROOT / "AGENTS.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 NAMES = {"eps": torch.finfo(torch.float64).eps, "range": range, "tuple": tuple} | {
     str(dtype).removeprefix("torch."): dtype for dtype in (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 }
