@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -23,17 +24,42 @@ from gradverify.cli.run import run
 from gradverify.cli.schema import schema
 from gradverify.cli.terminal import say
 
-COMMANDS: tuple[tuple[str, Callable[..., int]], ...] = (
-    ("run", run),
-    ("check", check),
-    ("init", init),
-    ("explore", explore),
-    ("record", record),
-    ("inspect", inspect),
-    ("list", list_cases),
-    ("merge", merge),
-    ("explain", explain),
-    ("schema", schema),
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A command by name, with the lines that its help ends with."""
+
+    name: str
+    run: Callable[..., int]
+    examples: tuple[str, ...]
+
+
+COMMANDS: tuple[Command, ...] = (
+    Command(
+        name="run",
+        run=run,
+        examples=("gradverify run specs/", "gradverify run specs/ -k relu --html page.html"),
+    ),
+    Command(
+        name="check",
+        run=check,
+        examples=(
+            "gradverify check ops.py:ClippedReLU x:5 clip=1.5",
+            "gradverify check ops.py:ClippedReLU x:5 clip=1.5 --save specs/relu.yaml",
+        ),
+    ),
+    Command(name="init", run=init, examples=("gradverify init mypackage -o specs/",)),
+    Command(name="explore", run=explore, examples=("gradverify explore specs/ --budget 100",)),
+    Command(name="record", run=record, examples=("gradverify record -- pytest tests/",)),
+    Command(name="inspect", run=inspect, examples=("gradverify inspect relu --heatmap",)),
+    Command(
+        name="list",
+        run=list_cases,
+        examples=("gradverify list specs/", "gradverify list --missing mypackage"),
+    ),
+    Command(name="merge", run=merge, examples=("gradverify merge shard-1.json shard-2.json --markdown summary.md",)),
+    Command(name="explain", run=explain, examples=("gradverify explain missing-mask",)),
+    Command(name="schema", run=schema, examples=("gradverify schema > gradverify.json",)),
 )
 
 
@@ -51,16 +77,16 @@ def build_app() -> typer.Typer:
     # plain help: it is there in a tenth of a second, and an error is one line
     built = typer.Typer(
         name="gradverify",
-        add_completion=False,
         no_args_is_help=True,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     built.callback()(_main)
-    for name, command in COMMANDS:
-        kind = CommandWithWords if command is record else GroupedCommand
-        built.command(name, cls=kind)(guarded(with_single_options(command)))
+    for command in COMMANDS:
+        kind = CommandWithWords if command.run is record else GroupedCommand
+        epilog = "\n".join(command.examples)
+        built.command(command.name, cls=kind, epilog=epilog)(guarded(with_single_options(command.run)))
     return built
 
 

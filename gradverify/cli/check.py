@@ -43,8 +43,6 @@ def check(
     x:2,3 is a tensor of shape [2, 3], and clip=1.5 a value: YAML, as under `inputs` in a spec. Inputs that are left out
     have forward's defaults. init.size=3 is an argument of an nn.Module's constructor.
 
-    Example: gradverify check ops.py:ClippedReLU x:5 clip=1.5
-
     Ends as `run` does.
     """
     given = requested(case_filter, case_settings, execution, opt.Selection(), other_inputs)

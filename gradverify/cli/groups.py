@@ -27,7 +27,7 @@ _REST = "Options"
 
 
 class GroupedCommand(TyperCommand):
-    """A command whose help lists its arguments, then its options by heading, then options without a heading.
+    """A command whose help lists its arguments, its options by heading, options without a heading, and examples.
 
     `--explore=20` stands for `--explore --budget 20`. An option with a value that may be left out would take the
     argument after it.
@@ -52,6 +52,13 @@ class GroupedCommand(TyperCommand):
             if records:
                 with formatter.section(name):
                     formatter.write_dl(records)
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Write the examples, a line each and never wrapped, so that they can be copied."""
+        del ctx
+        if examples := (self.epilog or "").splitlines():
+            with formatter.section("Example" if len(examples) == 1 else "Examples"):
+                formatter.write("".join(f"  {example}\n" for example in examples))
 
 
 class CommandWithWords(GroupedCommand):

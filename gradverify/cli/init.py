@@ -52,8 +52,6 @@ def init(
     backward run; where that fails, the spec is a draft that says why. Ctrl-C ends the trying: the functions that were
     done have their specs, and the same command goes on with the others.
 
-    Example: gradverify init mypackage -o specs/
-
     Ends with 0 when every function has a spec or a draft, with 2 when there is no such package or nothing in it, and
     with 130 when it was interrupted.
     """
