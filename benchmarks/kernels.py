@@ -18,6 +18,7 @@ from torch import Generator, Tensor
 from torch.autograd import Function
 
 from benchmarks.command import parsed_options, parser_of, save
+from benchmarks.kernel_goals import goals, goals_table
 from benchmarks.kernel_subjects import SIZES, KernelSubject, plain_subjects, triton_subjects
 from benchmarks.plain_table import table
 from benchmarks.record import Row, Standing, Total, judged_row, standing_of_right
@@ -67,7 +68,7 @@ def main() -> None:
                 print(f"{judged.row.standing.value}: {judged.row.key}: {judged.row.note}", flush=True)
     print(_counts(found))
     print()
-    print(_costs(found))
+    print(_goals(found))
     if options.limits:
         print()
         print(_smallest(found))
@@ -233,10 +234,11 @@ def _counts(found: Sequence[Judged]) -> str:
     return f"right: passes/false alarms; mistakes: caught/missed/below the limit\n{table(header, rows)}"
 
 
-def _costs(found: Sequence[Judged]) -> str:
-    forward = [each.row.forward or 0 for each in found if each.mistake is None]
-    backward = [each.row.backward or 0 for each in found if each.mistake is None]
-    return f"evaluations of a right kernel: at most {max(forward)} forward, {max(backward)} backward"
+def _goals(found: Sequence[Judged]) -> str:
+    to_find = {mistake.name: mistake.found_in for mistake in MISTAKES}
+    right = [each.row for each in found if each.mistake is None]
+    needed = [each.row for each in found if each.mistake in to_find and to_find[each.mistake](each.dtype, each.size)]
+    return goals_table(list(goals(right, needed)))
 
 
 def _smallest(found: Sequence[Judged]) -> str:
