@@ -21,7 +21,7 @@ from benchmarks.command import parsed_options, parser_of, save
 from benchmarks.kernel_goals import goals, goals_table
 from benchmarks.kernel_subjects import SIZES, KernelSubject, plain_subjects, triton_subjects
 from benchmarks.plain_table import table
-from benchmarks.record import Row, Standing, Total, judged_row, standing_of_right
+from benchmarks.record import Row, Standing, Total, judged_row, standing_of_right, with_evaluations
 from benchmarks.subject import result_of
 from gradverify.core.model.problem import Problem, bind
 from gradverify.result import CheckResult, Verdict
@@ -145,7 +145,7 @@ def _standing(verdict: Verdict, has_to_be_found: bool) -> Standing:
 
 
 def _with_cost(row: Row, result: CheckResult) -> Row:
-    return replace(row, forward=result.evaluations.forward, backward=result.evaluations.backward)
+    return with_evaluations(row, result)
 
 
 def _changed(gradient: Tensor, place: Any, factor: float) -> Tensor:

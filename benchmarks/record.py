@@ -90,6 +90,11 @@ def judged_row(key: str, result: CheckResult, standing: Standing, note: str = ""
     )
 
 
+def with_evaluations(row: Row, result: CheckResult) -> Row:
+    """Return the row with the numbers of evaluations that its verdict took."""
+    return replace(row, forward=result.evaluations.forward, backward=result.evaluations.backward)
+
+
 def standing_of_right(verdict: Verdict) -> Standing:
     """Return the standing of a verdict on a right function."""
     if verdict is Verdict.FAIL:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from benchmarks.command import parsed_options, parser_of, save
-from benchmarks.record import Row, Standing, judged_row, standing_totals
+from benchmarks.record import Row, Standing, judged_row, standing_totals, with_evaluations
 from benchmarks.right_functions import row_at_order_1, row_at_order_2
 from benchmarks.subject import problem_of, result_of
 from gradverify.result import Verdict
@@ -57,18 +57,20 @@ def zoo_cases(text: str, seed: int) -> Iterator[Case]:
 
 
 def _judged_at_order_1(specimen: Specimen, seed: int) -> Row:
-    return row_at_order_1(specimen, result_of("gradcheck", problem_of(specimen, seed), seed))
+    result = result_of("gradcheck", problem_of(specimen, seed), seed)
+    return with_evaluations(row_at_order_1(specimen, result), result)
 
 
 def _judged_at_order_2(specimen: Specimen, seed: int) -> Row:
-    return row_at_order_2(specimen, result_of("gradgradcheck", problem_of(specimen, seed), seed))
+    result = result_of("gradgradcheck", problem_of(specimen, seed), seed)
+    return with_evaluations(row_at_order_2(specimen, result), result)
 
 
 def _judged_wrong(wrong: Wrong, seed: int) -> Row:
     result = result_of(wrong.check, problem_of(wrong.specimen, seed), seed)
     standing = {Verdict.INCONCLUSIVE: Standing.INCONCLUSIVE, Verdict.ERROR: Standing.ERROR}.get(result.verdict)
     found = Standing.RIGHT if wrong.is_named_in(result) else Standing.MISSED
-    return judged_row(f"wrong: {wrong.specimen.name}", result, standing or found)
+    return with_evaluations(judged_row(f"wrong: {wrong.specimen.name}", result, standing or found), result)
 
 
 def _has(text: str, specimen: Specimen) -> bool:

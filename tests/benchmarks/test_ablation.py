@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow  # the zoo once for each mechanism
 
 EXCUSES = [mechanism for mechanism in MECHANISMS if mechanism.group is Group.EXCUSE]
 PROPAGATED = next(mechanism for mechanism in MECHANISMS if mechanism.name == "propagated nan")
-DECIDED = {  # excuse: a row of the zoo that is a false alarm without it
+DECIDED = {  # mechanism: a row of the zoo that is worse without it
     "digits": "loss of a sure prediction, logit 30",
     "low_precision": "bfloat16 branch that rounding decides",
     "flights": "rounded to fiftieths",
@@ -28,6 +28,13 @@ DECIDED = {  # excuse: a row of the zoo that is a false alarm without it
     "oblique": "sort of six equals",
     "scatter": "backward that cancels",
     "average": "logit of a saturated sigmoid, order 2",
+    "differences of samples": "cancelling (1 - cos x)/x², order 2",
+    "rounding jump": "gelu far out",
+    "constant stretch": "constant by cancellation",
+    "unresolved slope": "waves shorter than any step",
+    "drift": "entropy of zero, guarded by 1e-38",
+    "finer steps": "ripple far from zero",
+    "constant between jumps": "network of 512 relus, order 2",
 }
 
 

@@ -183,6 +183,21 @@ NOISY: tuple[Specimen, ...] = (
     ),
     specimen("difference of squares", lambda x: (x + 1e4) ** 2 - 1e8, _NOISE, x=normal(3)),
     specimen(
+        "constant by cancellation",
+        lambda x: (1 + x * x).sqrt() - 1,
+        _NOISE,
+        x=at(1e-12, -2.3e-12),
+        inconclusive="the output is constant at small steps, and large ones show a slope",
+    ),
+    specimen(
+        "waves shorter than any step",
+        lambda x: torch.sin(1e3 * torch.sin(1e12 * x)),
+        _NOISE,
+        x=normal(3),
+        inconclusive="the function varies within the smallest step",
+    ),
+    specimen("ripple far from zero", lambda x: 30 * x + (100 * x).sin().square() / 100, _NOISE, x=at(1.18743e6)),
+    specimen(
         "NaN in one output",
         lambda x: torch.stack([x.sin().sum(), (x.sum() - x.sum() - 1).log()]),
         _NOISE,

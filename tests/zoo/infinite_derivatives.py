@@ -11,11 +11,16 @@ from tests.zoo.wrong import Wrong, with_backward, wrong
 _I = "infinite derivative"
 _REASON = "one derivative is infinite, or the forward is not finite"
 _SINGLE, _BRAIN = torch.float32, torch.bfloat16
+_ENDLESS = "difference quotients grow with the logarithm of the step, down to the smallest"
 _FACTORS = fixed(1.0, 2.0, -3.0, dtype=torch.float64)
 
 
 def _beside_others(x: Tensor, factors: Tensor) -> Tensor:
     return torch.cat([x.sqrt(), factors * x, x.sum().reshape(1)])
+
+
+def _entropy(x: Tensor, guard: float) -> Tensor:
+    return -(x * torch.log(x + guard)).sum()
 
 
 def _root_wrong_at_2(g: Tensor, x: Tensor) -> Tensor:
@@ -29,6 +34,16 @@ INFINITE: tuple[Specimen, ...] = (
     specimen("power 0.5 of zero beside others", lambda x: x**0.5, _I, x=at(0.0, 1.0, 2.0), inconclusive=_REASON),
     specimen(
         "sqrt of zero in a larger output", _beside_others, _I, x=at(0.0, 1.0, 2.0), f=_FACTORS, inconclusive=_REASON
+    ),
+    specimen(
+        "x log(|x| + 1e-30) at zero",
+        lambda x: x * torch.log(x.abs() + 1e-30),
+        _I,
+        x=at(0.0, 0.25, 0.75),
+        inconclusive=_ENDLESS,
+    ),
+    specimen(
+        "entropy of zero, guarded by 1e-38", _entropy, _I, x=at(0.0, 0.25, 0.75), guard=1e-38, inconclusive=_ENDLESS
     ),
     specimen(
         "powers of negative bases",

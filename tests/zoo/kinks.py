@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from tests.zoo.specimen import Specimen, at, specimen
+from tests.zoo.specimen import Draw, Specimen, at, normal, specimen
 
 _K = "kink"
 _DISTANCES = (1e-12, 1e-8, 1e-5, 1e-3)
@@ -43,6 +43,11 @@ _JUMPING: tuple[tuple[str, Callable[[Tensor], Tensor], float], ...] = (
 _TOO_NEAR = 1e-12  # distance from a kink that is not at zero: a few thousand ulps, too few for a reliable slope
 
 
+def _weights(*shape: int) -> Draw:
+    """Return a draw of normal numbers that are not differentiated."""
+    return lambda generator: torch.randn(shape, generator=generator, dtype=torch.float64)
+
+
 def _near(table: tuple[tuple[str, Callable[[Tensor], Tensor], float], ...], tag: str) -> Iterator[Specimen]:
     for name, function, place in table:
         for distance in _DISTANCES:
@@ -65,6 +70,15 @@ KINKS: tuple[Specimen, ...] = (
     *_near(_JUMPING, "jump"),
     *_on(),
     specimen("relu with one zero among ordinary", functional.relu, _K, "on a kink", x=at(1.0, -2.0, 0.0, 0.3)),
+    specimen(
+        "network of 512 relus",  # its gradient is constant, and jumps close by
+        lambda x, w, v: functional.relu(x @ w) @ v,
+        _K,
+        "order 2",
+        x=normal(2, 3),
+        w=_weights(3, 512),
+        v=_weights(512),
+    ),
     specimen("maximum of equals", torch.maximum, _K, "on a kink", x=at(1.0, 2.0), y=at(1.0, 3.0)),
     specimen("maximum of nearly equals", torch.maximum, _K, "near a kink", x=at(1.0, 2.0), y=at(1 + 1e-8, 2 - 1e-8)),
     specimen(

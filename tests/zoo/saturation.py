@@ -126,6 +126,9 @@ SATURATED: tuple[Specimen, ...] = (
     specimen(
         "bfloat16 sigmoid, saturated", torch.sigmoid, _S, "bfloat16", "borderline", x=at(5.5, -6.5, 0.5, dtype=_BRAIN)
     ),
+    # The outputs change by whole units of rounding of the erf or tanh inside, far more than their slope.
+    specimen("gelu far out", functional.gelu, _S, x=at([-8.37])),
+    specimen("x(1 + tanh x) far out", lambda x: x * (1 + torch.tanh(x)), _S, x=at([-18.964])),
     specimen("logit of a saturated sigmoid", _logit, _S, "order 2", "open at order 2", x=at([-0.0345158688])),
     specimen(
         "logit of saturated sigmoids beside others",
