@@ -1,48 +1,43 @@
-"""A Ray cluster of several nodes on this machine, shared by all tests of the cluster."""
+"""A Ray cluster of several nodes on this machine, and an engine connected to it, shared by all tests of the cluster.
+
+Connecting takes seconds, since torch loads in every slot, and so does starting a node. The order of the tests avoids
+both: first those that need the nodes for themselves (`free`), then those that use the engine that stays connected
+(`shared`), and last those that kill nodes (`doomed`).
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from benchmarks.simulated_nodes import SimulatedNodes
 from gradverify.run.engines.cluster.engine import RayEngine
+from gradverify.run.pool import LocalPool
+from tests.run.making import OPS
 from tests.run.processes import alive, left_over, offspring
 
+_ORDER = ("free", "shared", "doomed")
 
-class Nodes:
-    """The nodes of a cluster: a head, on which no case runs, and nodes with a CPU each that tests may kill."""
 
-    def __init__(self, cluster: Any) -> None:
-        self.cluster = cluster
-        self.address: str = cluster.address
-        self.there: dict[str, Any] = {}  # by name
-        self.folders: list[str] = []  # of nodes, also of dead ones
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    places = [place for place, item in enumerate(items) if item.path.parent == Path(__file__).parent]
+    ordered = sorted((items[place] for place in places), key=_rank)  # stable
+    for place, item in zip(places, ordered, strict=True):
+        items[place] = item
 
-    def add(self, name: str, **settings: Any) -> None:
-        # Each node unpacks the project below a folder of its own, as nodes of different machines do.
-        folder = tempfile.mkdtemp(prefix="gv", dir="/tmp")  # short: names of sockets have a limit
-        self.folders.append(folder)
-        self.there[name] = self.cluster.add_node(node_name=name, temp_dir=folder, **({"num_cpus": 1} | settings))
 
-    def kill(self, name: str) -> None:
-        """Kill a node as a power failure would."""
-        self.cluster.remove_node(self.there.pop(name), allow_graceful=False)
+def _rank(item: pytest.Item) -> int:
+    names = getattr(item, "fixturenames", ())
+    return next((rank for rank, name in enumerate(_ORDER) if name in names), len(_ORDER))
 
-    def ensure(self, *names: str) -> None:
-        """Let the cluster have these nodes and no others."""
-        for name, node in list(self.there.items()):
-            if name not in names or not is_alive(node):
-                self.kill(name)
-        for name in names:
-            if name not in self.there:
-                self.add(name)
+
+class Nodes(SimulatedNodes):
+    """The nodes of the cluster, and the processes of gradverify that run there."""
 
     def left_of_ours(self, patience: float = 10.0) -> list[str]:
         """Return the commands of slots and servers that are still alive on the nodes after so many seconds."""
@@ -61,24 +56,6 @@ class Nodes:
         return [command for command in commands if "gradverify.run.server" in command or "ray::Slot" in command]
 
 
-def is_alive(node: Any) -> bool:
-    return not any(kind == "raylet" for kind, _ in node.dead_processes())
-
-
-@pytest.fixture(scope="session")
-def cluster() -> Iterator[Any]:
-    os.environ.update({"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"})
-    utils = pytest.importorskip("ray.cluster_utils", reason="Ray is not installed: pip install 'gradverify[ray]'")
-    quick = {"health_check_period_ms": 500}  # a dead node is noticed after five of them
-    head = {"num_cpus": 0, "include_dashboard": False, "_system_config": quick}
-    made = utils.Cluster(initialize_head=True, head_node_args=head)
-    started = offspring(os.getpid())
-    yield made
-    made.remove_node(made.head_node, allow_graceful=False)  # else it waits for nodes that were killed
-    made.shutdown()
-    assert not left_over(process for process in started if "ray" in command_of(process))
-
-
 def command_of(process: int) -> str:
     try:
         return Path(f"/proc/{process}/cmdline").read_bytes().replace(b"\0", b" ").decode()
@@ -87,39 +64,65 @@ def command_of(process: int) -> str:
 
 
 @pytest.fixture(scope="session")
-def all_nodes(cluster: Any) -> Iterator[Nodes]:
-    nodes = Nodes(cluster)
-    yield nodes
-    nodes.ensure()
-    for folder in nodes.folders:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-@pytest.fixture
-def nodes(all_nodes: Nodes) -> Nodes:
-    """Two nodes, `alpha` and `beta`, with one CPU each."""
-    all_nodes.ensure("alpha", "beta")
-    return all_nodes
+def nodes() -> Iterator[Nodes]:
+    pytest.importorskip("ray", reason="Ray is not installed: pip install 'gradverify[ray]'")
+    made = Nodes()
+    started = offspring(os.getpid())
+    yield made
+    made.close()
+    assert not left_over(process for process in started if "ray" in command_of(process))
 
 
 @pytest.fixture(scope="session")
-def ray_engine(all_nodes: Nodes) -> Iterator[RayEngine]:
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with the operations of these tests in the folder `ops`, which the engine sends to the nodes."""
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "pyproject.toml").write_text("")
+    shutil.copytree(OPS, folder / "ops")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def ray_engine(nodes: Nodes) -> Iterator[RayEngine]:
     """An engine that stays connected while nodes come and die. At the end, nothing of it is left on the nodes."""
-    all_nodes.ensure("alpha", "beta")
-    made = RayEngine(workers=None, address=all_nodes.address, patience=2.0)
+    made = RayEngine(workers=None, address=nodes.address, patience=2.0)
     yield made
     made.close()
-    assert not all_nodes.left_of_ours()
-
-
-@pytest.fixture
-def shared(ray_engine: RayEngine, nodes: Nodes) -> RayEngine:
-    """The engine that stays connected, with two nodes."""
-    return ray_engine
+    assert not nodes.left_of_ours()
 
 
 @pytest.fixture
 def free(ray_engine: RayEngine, nodes: Nodes) -> Nodes:
-    """Two nodes on which nothing of the engine that stays connected runs: it connects again when it is used."""
+    """Two nodes with one CPU each, `alpha` and `beta`, on which nothing of the shared engine runs."""
     ray_engine.close()
+    nodes.ensure("alpha", "beta")
     return nodes
+
+
+@pytest.fixture
+def shared(ray_engine: RayEngine, nodes: Nodes, project: Path, monkeypatch: pytest.MonkeyPatch) -> RayEngine:
+    """The engine that stays connected, with `alpha` and `beta`. The current folder is its project."""
+    monkeypatch.chdir(project)
+    nodes.ensure("alpha", "beta")
+    return ray_engine
+
+
+@pytest.fixture
+def doomed(ray_engine: RayEngine, nodes: Nodes, project: Path, monkeypatch: pytest.MonkeyPatch) -> Nodes:
+    """Nodes that the test may kill. The current folder is the project of the shared engine."""
+    monkeypatch.chdir(project)
+    return nodes
+
+
+@pytest.fixture(scope="session")
+def pool(project: Path) -> Iterator[LocalPool]:
+    """A pool of this machine that works in the same project."""
+    before = Path.cwd()
+    os.chdir(project)
+    try:
+        made = LocalPool(2)
+        made.start()
+    finally:
+        os.chdir(before)
+    yield made
+    made.close()

@@ -11,31 +11,25 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from gradverify.result import Verdict
+from gradverify.cli.app import app
+from gradverify.run.engines import open as engines_module
 from gradverify.run.engines.cluster.engine import RayEngine
 from gradverify.run.engines.open import open_engine
 from gradverify.run.launch import ServerError
 from gradverify.run.options import EngineName, EngineOptions
+from gradverify.run.pool import LocalPool
+from gradverify.run.task import Engine
 from tests.run.cluster.conftest import Nodes
-from tests.run.making import case, run
+from tests.run.making import OPS
 
-OPS = """
-import time
-
-def slow(x, seconds=0.1):
-    time.sleep(seconds / 10)
-    return x.sin()
-
-def wrong(x, seconds=0.1):
-    return x.detach() * x
-"""
 SPEC = """
-function: ../ops.py:{name}
+function: ../ops/clustered.py:{name}
 inputs: {{x: {{shape: [3]}}, seconds: {seconds}}}
 checks: [gradcheck]
 samples: {samples}
@@ -45,19 +39,21 @@ samples: {samples}
 SMALL = {"RAY_max_grpc_message_size": str(2 << 20)}  # the limit on what is sent, in bytes
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    """A project of its own, with a spec of four right cases and one of a wrong one."""
-    (tmp_path / "pyproject.toml").write_text("")
-    (tmp_path / "ops.py").write_text(OPS)
-    write_spec(tmp_path, "right", "slow", samples=4)
-    write_spec(tmp_path, "wrong", "wrong")
-    return tmp_path
-
-
 def write_spec(project: Path, file: str, name: str, *, seconds: float = 0.1, samples: int = 1) -> None:
     (project / "specs").mkdir(exist_ok=True)
     (project / "specs" / f"{file}.yaml").write_text(SPEC.format(name=name, seconds=seconds, samples=samples))
+
+
+@pytest.fixture
+def new_project(tmp_path: Path) -> Path:
+    """A project with a spec of four right cases, and a large file that .gitignore names."""
+    (tmp_path / "pyproject.toml").write_text("")
+    (tmp_path / "ops").mkdir()
+    shutil.copy(OPS / "clustered.py", tmp_path / "ops")
+    write_spec(tmp_path, "right", "slow", samples=4)
+    (tmp_path / "weights.pt").write_bytes(os.urandom(4 << 20))
+    (tmp_path / ".gitignore").write_text("/weights.pt\n")
+    return tmp_path
 
 
 def started(project: Path, words: Sequence[str], **variables: str) -> subprocess.Popen[str]:
@@ -71,49 +67,92 @@ def started(project: Path, words: Sequence[str], **variables: str) -> subprocess
     )
 
 
-def said(project: Path, *words: str, **variables: str) -> tuple[int, str]:
-    """Return the exit code of a command and what it printed to stderr beside its progress."""
-    process = started(project, words, **variables)
-    _, errors = process.communicate(timeout=120)
-    return process.returncode, without_progress(errors)
-
-
 def without_progress(errors: str) -> str:
     return re.sub(r"gradverify: .*/.* done, .*\n", "", errors)
 
 
-def timeless(file: Path) -> str:
-    return re.sub(r'"seconds": [0-9.e-]+', '"seconds": 0', file.read_text()).replace(
-        '"engine": "ray"', '"engine": "local"'
-    )
+class Lent:
+    """An engine that lives on when a command closes it."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.name = engine.name
+        self.submit, self.next_event, self.cancel = engine.submit, engine.next_event, engine.cancel
+
+    def renew(self) -> None:
+        """Keep the workers, since no file of the project changes."""
+
+    def close(self) -> None:
+        """Leave the engine to the next command."""
+
+
+Command = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def command(shared: RayEngine, pool: LocalPool, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """Run a command in this process and in engines that are open; return its exit code and what it said of mistakes."""
+    engines: dict[EngineName, Engine] = {EngineName.RAY: shared, EngineName.LOCAL: pool}
+    monkeypatch.setattr(engines_module, "open_engine", lambda options: Lent(engines[options.name]))
+
+    def run(*words: str) -> tuple[int, str]:
+        result = CliRunner().invoke(app, list(words))
+        return result.exit_code, without_progress(result.stderr)
+
+    return run
+
+
+def timeless(file: str) -> str:
+    text = re.sub(r'"seconds": [0-9.e-]+', '"seconds": 0', Path(file).read_text())
+    return text.replace('"engine": "ray"', '"engine": "local"')
 
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("ray")
-def test_the_report_is_that_of_this_machine_also_in_parts(free: Nodes, project: Path) -> None:
-    on_ray = ("--engine", "ray", "--ray-address", free.address)
-    assert said(project, "-j", "2", "--json", "here.json") == (1, "")
-    (project / "weights.pt").write_bytes(os.urandom(4 << 20))
-    (project / ".gitignore").write_text("*.pt\n")  # what it names is not sent
-    assert said(project, *on_ray, "--json", "there.json", **SMALL) == (1, "")
-    assert '"engine": "ray"' in (project / "there.json").read_text()
-    assert timeless(project / "there.json") == timeless(project / "here.json")
-    assert said(project, *on_ray, "--shard", "1/2", "--json", "one.json")[0] in (0, 1)
-    assert said(project, "-j", "2", "--shard", "2/2", "--json", "two.json")[0] in (0, 1)
-    merge = [sys.executable, "-m", "gradverify", "merge", "one.json", "two.json", "--json", "whole.json"]
-    assert subprocess.run(merge, cwd=project, stdout=subprocess.DEVNULL).returncode == 1
-    whole = json.loads((project / "whole.json").read_text())
+def test_the_report_is_that_of_this_machine_also_in_parts(command: Command, project: Path) -> None:
+    write_spec(project, "right", "slow", samples=4)
+    write_spec(project, "wrong", "wrong")
+    specs = ("run", "specs/right.yaml", "specs/wrong.yaml")
+    assert command(*specs, "--json", "here.json") == (1, "")
+    assert command(*specs, "--engine", "ray", "--json", "there.json") == (1, "")
+    assert '"engine": "ray"' in Path("there.json").read_text()
+    assert timeless("there.json") == timeless("here.json")
+    assert command(*specs, "--engine", "ray", "--shard", "1/2", "--json", "one.json")[0] in (0, 1)
+    assert command(*specs, "--shard", "2/2", "--json", "two.json")[0] in (0, 1)
+    assert command("merge", "one.json", "two.json", "--json", "whole.json")[0] == 1
+    whole = json.loads(Path("whole.json").read_text())
     assert whole["engine"] == "local, ray"
     assert len(whole["cases"]) == 5
-    assert not free.left_of_ours()
 
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("ray")
-def test_an_interrupt_ends_the_cases_on_every_node_and_keeps_what_had_finished(free: Nodes, project: Path) -> None:
+def test_what_is_found_at_other_inputs_is_saved_with_the_paths_of_this_machine(command: Command, project: Path) -> None:
+    (project / "specs").mkdir(exist_ok=True)
+    (project / "specs" / "elsewhere.yaml").write_text(
+        "function: ../ops/clustered.py:wrong_elsewhere\ninputs: {x: {shape: [3]}}\nchecks: [gradcheck]\n"
+    )
+    words = ("run", "specs/elsewhere.yaml", "--explore=60", "--save", "found")
+    assert command(*words)[0] == 1
+    here = saved()
+    assert command(*words, "--engine", "ray")[0] == 1
+    assert saved() == here
+    assert "function: ../ops/clustered.py:wrong_elsewhere" in "".join(here.values())
+
+
+def saved() -> dict[str, str]:
+    """Return the texts of the specs that were saved, and remove them."""
+    texts = {file.name: file.read_text() for file in Path("found").iterdir()}
+    shutil.rmtree("found")
+    return texts
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("ray")
+def test_an_interrupt_ends_the_cases_on_every_node_and_keeps_what_had_finished(free: Nodes, new_project: Path) -> None:
+    project = new_project
     write_spec(project, "zz", "slow", seconds=300.0, samples=6)
     words = ("--engine", "ray", "--ray-address", free.address, "--json", "found.json", "-k", "right or zz")
-    process = started(project, words)
+    process = started(project, words, **SMALL)
     assert process.stdout is not None
     for _ in range(4):
         process.stdout.readline()
@@ -132,13 +171,15 @@ def test_an_interrupt_ends_the_cases_on_every_node_and_keeps_what_had_finished(f
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("ray")
-def test_a_project_that_is_too_large_is_refused_with_what_is_large(free: Nodes, project: Path) -> None:
+def test_a_project_that_is_too_large_is_refused_with_what_is_large(free: Nodes, new_project: Path) -> None:
+    project = new_project
     (project / "weights").mkdir()
     (project / "weights" / "model.pt").write_bytes(os.urandom(4 << 20))
     (project / ".venv").mkdir()
     (project / ".venv" / "lib.so").write_bytes(os.urandom(4 << 20))
-    code, errors = said(project, "--engine", "ray", "--ray-address", free.address, **SMALL)
-    assert code == 2
+    process = started(project, ("--engine", "ray", "--ray-address", free.address), **SMALL)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 2
     assert errors.startswith(
         f"gradverify: --engine ray: the project's folder {project} is too large to send to the nodes, "
     )
@@ -172,44 +213,3 @@ def test_an_engine_that_ran_nothing_starts_nothing() -> None:
     assert engine.next_event() is None
     assert engine.cancel() == ()
     engine.close()
-
-
-@pytest.mark.slow
-@pytest.mark.xdist_group("ray")
-def test_changed_files_reach_the_nodes_when_the_engine_is_renewed(
-    free: Nodes, project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(project)
-    engine = RayEngine(workers=1, address=free.address)
-    wrong = case("wrong", project / "ops.py")
-    try:
-        assert run([wrong], engine)["wrong"].verdict is Verdict.FAIL
-        (project / "ops.py").write_text(OPS.replace("x.detach() * x", "x * x"))
-        assert run([wrong], engine)["wrong"].verdict is Verdict.FAIL
-        engine.renew()
-        assert run([wrong], engine)["wrong"].verdict is Verdict.PASS
-    finally:
-        engine.close()
-
-
-@pytest.mark.slow
-@pytest.mark.xdist_group("ray")
-def test_what_is_found_at_other_inputs_is_saved_with_the_paths_of_this_machine(free: Nodes, project: Path) -> None:
-    (project / "ops.py").write_text("def f(x):\n    return x.where(x.detach() < 6, (2 * x).detach() + x)\n")
-    (project / "specs" / "wrong.yaml").unlink()
-    (project / "specs" / "right.yaml").write_text(
-        "function: ../ops.py:f\ninputs: {x: {shape: [3]}}\nchecks: [gradcheck]\n"
-    )
-    words = ["--explore=60", "--save", "found"]
-    assert said(project, *words)[0] == 1
-    here = saved(project)
-    assert said(project, *words, "--engine", "ray", "--ray-address", free.address)[0] == 1
-    assert saved(project) == here
-    assert "function: ../ops.py:f" in "".join(here.values())
-
-
-def saved(project: Path) -> dict[str, str]:
-    """Return the texts of the specs that were saved, and remove them."""
-    texts = {file.name: file.read_text() for file in (project / "found").iterdir()}
-    shutil.rmtree(project / "found")
-    return texts

@@ -140,6 +140,8 @@ def test_every_task_ends_once_however_slots_come_and_die() -> None:
         ended: Counter[str] = Counter()
         held: dict[int, list[Numbered]] = {0: []}
         for step in range(5000):
+            if not dispatcher:
+                break
             now = float(step)
             if not held or chance.random() < 0.05:
                 slot = step + 1
