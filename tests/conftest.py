@@ -1,11 +1,51 @@
-"""One thread for the mathematics: tests run beside each other, and tensors here are small. Ctrl-C reaches programs."""
+"""One thread for the mathematics: tests run beside each other, and tensors here are small. Ctrl-C reaches programs.
+
+Commands of gradverify can be run in this process, in workers that they share.
+"""
 
 from __future__ import annotations
 
+import os
+import shutil
 import signal
+from collections.abc import Iterator
+from pathlib import Path
 
+import pytest
 import torch
+
+from gradverify.run.pool import LocalPool
+from tests.lent import LOCAL, Commands, lend, pool_in
 
 torch.set_num_threads(1)
 # A shell starts what it runs in the background with SIGINT ignored, and every program started from here inherits that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+_KEPT = ("HOME", "LD_LIBRARY_PATH", "PATH", "TMPDIR")  # variables that say nothing of how to print
+
+_SET = {"COLUMNS": "80", "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+@pytest.fixture(scope="session")
+def _lent_pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, LocalPool]]:
+    folder = tmp_path_factory.mktemp("commands")
+    with pytest.MonkeyPatch.context() as patch:
+        pool = pool_in(folder, patch)
+    yield folder, pool
+    pool.close()
+
+
+@pytest.fixture
+def commands(_lent_pool: tuple[Path, LocalPool], monkeypatch: pytest.MonkeyPatch) -> Commands:
+    """Runs commands in an empty folder, at 80 columns, without a process and workers for each. See tests.lent."""
+    folder, pool = _lent_pool
+    for entry in folder.iterdir():
+        shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+    monkeypatch.chdir(folder)
+    for name in os.environ:
+        if name not in _KEPT and not name.startswith("PYTEST_"):
+            monkeypatch.delenv(name)
+    for name, value in _SET.items():
+        monkeypatch.setenv(name, value)
+    lend(monkeypatch, {LOCAL: pool})
+    return Commands(folder, monkeypatch)

@@ -14,6 +14,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,8 +35,12 @@ class Step:
     printed: str  # what it printed
 
 
-def follow(text: str, folder: Path) -> list[Step]:
-    """Write the files of a page and run its commands in `folder`, in the order of the page."""
+def follow(text: str, folder: Path, run: Callable[[str, Path], str] | None = None) -> list[Step]:
+    """Write the files of a page and run its commands in `folder`, in the order of the page.
+
+    `run` is called with a command and the folder, and returns what it prints; by default the command is a process.
+    """
+    run = run or printed
     done = []
     for block in _BLOCK.finditer(text):
         if block["title"]:
@@ -45,7 +50,7 @@ def follow(text: str, folder: Path) -> list[Step]:
         elif block["language"] == "console":
             steps = list(_STEP.finditer(block["text"]))
             assert "".join(step[0] for step in steps) == block["text"], "a console block starts with a command"
-            done += [Step(step["command"], step["shown"], printed(step["command"], folder)) for step in steps]
+            done += [Step(step["command"], step["shown"], run(step["command"], folder)) for step in steps]
     return done
 
 

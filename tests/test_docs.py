@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 import unicodedata
 from importlib import import_module
@@ -13,6 +12,8 @@ from typing import Any
 
 import pytest
 import torch
+
+from tests.lent import Commands
 
 ROOT = Path(__file__).parent.parent
 NUMERICS = sorted((ROOT / "docs" / "numerics").glob("*.md"))
@@ -95,40 +96,29 @@ def test_page_of_explore_prints_what_it_shows(
     assert lines_of_words(capsys.readouterr().out) == lines_of_words(explore_blocks()["text"][0])
 
 
-def test_page_of_explore_shows_the_screen(tmp_path: Path) -> None:
+def test_page_of_explore_shows_the_screen(commands: Commands) -> None:
     blocks = explore_blocks()
-    (tmp_path / "pool.py").write_text(blocks["python"][0], encoding="utf-8")
-    (tmp_path / "pool.yaml").write_text(blocks["yaml"][0], encoding="utf-8")
+    (commands.folder / "pool.py").write_text(blocks["python"][0], encoding="utf-8")
+    (commands.folder / "pool.yaml").write_text(blocks["yaml"][0], encoding="utf-8")
     command, _, expected = blocks["console"][0].partition("\n")
-    ran = subprocess.run(
-        [sys.executable, "-m", *command.removeprefix("$ ").split()],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        env={"PATH": "", "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"},
-    )
+    ran = commands(*command.removeprefix("$ gradverify ").split())
     assert ran.returncode == 1, ran.stderr
     assert lines_of_words(ran.stdout) == lines_of_words(expected)
-    assert (tmp_path / "found" / "pool-stride.yaml").exists()
+    assert (commands.folder / "found" / "pool-stride.yaml").exists()
 
 
 @pytest.mark.slow
-def test_page_of_record_shows_the_screen_and_the_spec(tmp_path: Path) -> None:
+def test_page_of_record_shows_the_screen_and_the_spec(commands: Commands, capfd: pytest.CaptureFixture[str]) -> None:
     page = text_of(ROOT / "docs" / "authoring.md").partition("## record")[2]
     blocks = dict(reversed(re.findall(r"```(\w+)\n(.*?)```", page, re.DOTALL)))
-    (tmp_path / "scale.py").write_text(blocks["python"], encoding="utf-8")
+    (commands.folder / "scale.py").write_text(blocks["python"], encoding="utf-8")
     command, _, shown = blocks["console"].partition("\n")
     assert command == "$ gradverify record -- python scale.py"
-    ran = subprocess.run(
-        [sys.executable, "-m", "gradverify", "record", "--", sys.executable, "scale.py"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        env={"PATH": "", "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"},
-    )
+    ran = commands("record", "--", sys.executable, "scale.py")
     assert ran.returncode == 0, ran.stderr
-    assert ran.stdout + ran.stderr == shown
-    spec = (tmp_path / "specs" / "scale" / "Scale.yaml").read_text(encoding="utf-8")
+    printed = capfd.readouterr().out  # by the recorded command
+    assert printed + ran.stdout + ran.stderr == shown
+    spec = (commands.folder / "specs" / "scale" / "Scale.yaml").read_text(encoding="utf-8")
     assert spec.partition("\n")[2] == blocks["yaml"].partition("\n")[2]
 
 

@@ -8,17 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_readme import gradverify, without_numbers
+from tests.following import without_numbers
+from tests.lent import Commands
 
 PAGE = (Path(__file__).parent.parent / "docs" / "agents.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(0, 1), (1, 0)], ids=["wrong", "mended"])
-def test_page_shows_the_screen(tmp_path: Path, number: int, code: int) -> None:
+def test_page_shows_the_screen(commands: Commands, number: int, code: int) -> None:
     source = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[number]
-    (tmp_path / "ops.py").write_text(source, encoding="utf-8")
+    (commands.folder / "ops.py").write_text(source, encoding="utf-8")
     command, _, expected = re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)[number].partition("\n")
-    ran = gradverify(tmp_path, *shlex.split(command.removeprefix("$ gradverify ")))
+    ran = commands(*shlex.split(command.removeprefix("$ gradverify ")))
     assert ran.returncode == code, ran.stderr
     assert without_numbers(ran.stdout) == without_numbers(expected)

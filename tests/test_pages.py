@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,8 @@ from types import ModuleType
 import pytest
 
 import gradverify
-from tests.following import ROOT, follow, refreshed, without_numbers
+from tests.following import ROOT, follow, printed, refreshed, without_numbers
+from tests.lent import Commands
 
 PYTHON = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
@@ -23,8 +25,15 @@ def text_of(name: str) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["docs/get-started.md", "docs/faq.md"])
-def test_commands_of_page_print_what_is_shown(name: str, tmp_path: Path) -> None:
-    steps = follow(text_of(name), tmp_path)
+def test_commands_of_page_print_what_is_shown(name: str, commands: Commands) -> None:
+    def run(command: str, folder: Path) -> str:
+        program, *words = shlex.split(command)
+        if program != "gradverify":
+            return printed(command, folder)
+        ran = commands(*words)
+        return ran.stdout + ran.stderr
+
+    steps = follow(text_of(name), commands.folder, run)
     assert len(steps) >= 6
     for step in steps:
         assert without_numbers(step.printed) == without_numbers(step.shown), step.command

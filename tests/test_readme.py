@@ -5,13 +5,12 @@ from __future__ import annotations
 import html
 import re
 import shlex
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from tests.following import ROOT, without_numbers
+from tests.lent import Commands
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 _BLOCK = re.compile(r"```(?P<language>\w+)\n(?P<text>.*?)```", re.DOTALL)
@@ -29,18 +28,18 @@ def text_in(svg: str) -> str:
     return "\n".join(rows.values())
 
 
-def test_the_first_example_fails_as_pictured(tmp_path: Path) -> None:
-    (tmp_path / "ops.py").write_text(blocks("python")[0], encoding="utf-8")
+def test_the_first_example_fails_as_pictured(commands: Commands) -> None:
+    (commands.folder / "ops.py").write_text(blocks("python")[0], encoding="utf-8")
     command = blocks("console")[0].strip()
     program, *words = shlex.split(command.removeprefix("$ "))
     assert program == "gradverify"
-    ran = gradverify(tmp_path, *words)
+    ran = commands(*words)
     assert ran.returncode == 1, ran.stderr
     pictured = text_in((ROOT / "docs" / "pictures" / "terminal.svg").read_text(encoding="utf-8"))
     shown = ["".join(line.split()) for line in without_numbers(pictured)]
     assert shown == ["".join(line.split()) for line in without_numbers(f"{command}\n{ran.stdout}")]
-    gradverify(tmp_path, *words, "--save", "specs/clipped.yaml")
-    saved = (tmp_path / "specs" / "clipped.yaml").read_text(encoding="utf-8")
+    commands(*words, "--save", "specs/clipped.yaml")
+    saved = (commands.folder / "specs" / "clipped.yaml").read_text(encoding="utf-8")
     assert saved == f"# {command.removeprefix('$ ')}\n{blocks('yaml')[0]}"
 
 
@@ -55,16 +54,6 @@ def test_figures_beside_gradcheck_are_those_of_the_benchmarks() -> None:
         figures = re.findall(r"\d[\d,.]*\d|\d", " ".join(cells))
         assert figures
         assert {*figures, *re.findall(r"\d[\d,.]*\d|\d", re.sub(r"1e-\d|64×32", "", work))} <= known, work
-
-
-def gradverify(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "gradverify", *words],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        env={"PATH": "", "PYTHONPATH": str(Path(__file__).parent.parent), "PYTHONUTF8": "1"},
-    )
 
 
 def test_the_example_for_pytest_runs(tmp_path: Path) -> None:

@@ -113,10 +113,23 @@ def test_trying_is_told_once_after_the_start(engine: Engine) -> None:
     assert sum(isinstance(event, TryingInputs) for event in events) == 1
 
 
+MIXED = [
+    *(pooled(name) for name in ("Pool", "RightPool", "OnlySmallWindows")),
+    pooled("EndsAndHangs", timeout=2.0, draw_key="spec/Pool"),
+]
+
+
+@pytest.fixture(scope="module")
+def mixed(engine: Engine) -> Report:
+    """Return what a pool of two workers finds of MIXED."""
+    return outcome(MIXED, engine, exploring=Exploring()).report
+
+
 @pytest.mark.slow
-def test_tries_that_crash_or_hang_are_lost_and_the_others_go_on(engine: Engine) -> None:
-    plain, expected = explored(pooled("Pool"), engine)
-    result, found = explored(pooled("EndsAndHangs", timeout=2.0, draw_key="spec/Pool"), engine)
+def test_tries_that_crash_or_hang_are_lost_and_the_others_go_on(mixed: Report) -> None:
+    plain, _, _, result = mixed.cases
+    expected, found = plain.explored, result.explored
+    assert expected is not None and found is not None
     assert changes(found) == changes(expected)
     assert [each.inputs for each in found.failures] == [each.inputs for each in expected.failures]
     assert (result.verdict, found.tries) == (Verdict.FAIL, BUDGET)
@@ -131,16 +144,12 @@ def test_tries_that_crash_or_hang_are_lost_and_the_others_go_on(engine: Engine) 
 
 
 @pytest.mark.slow
-def test_same_bytes_with_one_worker_and_with_two(alone: Engine, engine: Engine) -> None:
-    names = ("Pool", "RightPool", "OnlySmallWindows", "EndsAndHangs")
-    cases = [pooled(name, timeout=2.0 if name == "EndsAndHangs" else 20.0) for name in names]
-
-    def text(used: Engine) -> str:
-        report = outcome(cases, used, exploring=Exploring()).report
+def test_same_bytes_with_one_worker_and_with_two(alone: Engine, mixed: Report) -> None:
+    def text(report: Report) -> str:
         timeless = tuple(replace(result, seconds=0.0) for result in report.cases)
         return to_json(replace(report, summary=replace(report.summary, seconds=0.0), cases=timeless))
 
-    assert text(alone) == text(engine)
+    assert text(mixed) == text(outcome(MIXED, alone, exploring=Exploring()).report)
 
 
 @pytest.mark.parametrize("name", ["Pool", "WrongFarAway"])

@@ -82,9 +82,8 @@ def test_the_same_bytes_with_four_workers(expected: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2])
-def test_the_same_bytes_in_any_order(expected: str, engine: Engine, seed: int) -> None:
-    assert text(random.Random(seed).sample(CASES, len(CASES)), engine) == expected
+def test_the_same_bytes_in_any_order(expected: str, engine: Engine) -> None:
+    assert text(random.Random(1).sample(CASES, len(CASES)), engine) == expected
 
 
 @pytest.mark.parametrize("expression", ["sample1", "sees or noise", "wrongcube and sample0", "not (square or scaled)"])

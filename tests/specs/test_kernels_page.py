@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.lent import Commands
 from tests.specs.interpreted import can_interpret
 
 ROOT = Path(__file__).parent.parent.parent
@@ -28,22 +27,16 @@ def words(text: str) -> list[str]:
 
 @pytest.mark.skipif(not can_interpret(), reason="triton 3.7 is not installed")
 @pytest.mark.slow
-def test_kernel_fails_as_shown_and_passes_when_mended(tmp_path: Path) -> None:
+def test_kernel_fails_as_shown_and_passes_when_mended(commands: Commands) -> None:
     kernel, plain, *_ = blocks("python")
     (spec,) = blocks("yaml")
-    (tmp_path / "plain.py").write_text(plain, encoding="utf-8")
-    (tmp_path / "rms_norm.yaml").write_text(spec, encoding="utf-8")
+    (commands.folder / "plain.py").write_text(plain, encoding="utf-8")
+    (commands.folder / "rms_norm.yaml").write_text(spec, encoding="utf-8")
     mended = kernel.replace("axis=0) / BLOCK)", "axis=0) / columns)")
     assert mended != kernel
     for text, shown in zip((kernel, mended), blocks("console"), strict=True):
-        (tmp_path / "rms_norm.py").write_text(text, encoding="utf-8")
+        (commands.folder / "rms_norm.py").write_text(text, encoding="utf-8")
         command, expected = shown.split("\n", 1)
         assert command == "$ gradverify run rms_norm.yaml"
-        ran = subprocess.run(
-            [sys.executable, "-m", "gradverify", "run", "rms_norm.yaml"],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            env={"PATH": "", "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"},
-        )
+        ran = commands("run", "rms_norm.yaml")
         assert words(ran.stdout) == words(expected), ran.stdout + ran.stderr

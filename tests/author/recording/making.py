@@ -11,6 +11,8 @@ from typing import Any
 
 import yaml
 
+from tests.lent import Commands
+
 ROOT = Path(__file__).parent.parent.parent.parent
 
 OPS = (Path(__file__).parent / "ops.py").read_text(encoding="utf-8")
@@ -42,3 +44,9 @@ def run(folder: Path, *words: str, **options: Any) -> Ran:
 def record(folder: Path, *words: str) -> Ran:
     """Run a Python command under `gradverify record`."""
     return run(folder, "-m", "gradverify", "record", *words)
+
+
+def run_here(commands: Commands, *words: str) -> Ran:
+    """Run a command of gradverify in this process. What a recorded command prints itself is not kept."""
+    done = commands(*words)
+    return Ran(code=done.returncode, out=done.stdout, err=done.stderr, folder=commands.folder)

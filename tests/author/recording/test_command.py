@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.author.recording.making import OPS, Ran, record, run
+from tests.author.recording.making import OPS, Ran, record, run, run_here
+from tests.lent import Commands
 
 pytestmark = pytest.mark.slow
 
@@ -71,11 +72,15 @@ if __name__ == "__main__":
 """
 
 
+def with_ops(folder: Path) -> Path:
+    (folder / "ops.py").write_text(OPS, encoding="utf-8")
+    return folder
+
+
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     folder = tmp_path_factory.mktemp("recorded")
-    (folder / "ops.py").write_text(OPS, encoding="utf-8")
-    (folder / "train.py").write_text(CALLS, encoding="utf-8")
+    (with_ops(folder) / "train.py").write_text(CALLS, encoding="utf-8")
     return record(folder, "--", sys.executable, "train.py")
 
 
@@ -171,23 +176,25 @@ for n in (40, 60):
 """
 
 
-def test_specs_of_operators_name_them_as_init_does(project: Path) -> None:
-    ran = record(project, "--", sys.executable, "-c", OPERATORS)
+def test_specs_of_operators_name_them_as_init_does(commands: Commands) -> None:
+    project = with_ops(commands.folder)
+    ran = run_here(commands, "record", "--", sys.executable, "-c", OPERATORS)
     names = ("_Shifted", "outer", "shifted.row", "shifted", "total", "twice")
     files = sorted(str(path.relative_to(project / "specs")) for path in project.rglob("*.yaml"))
     assert files == [f"ops/{name}.yaml" for name in names], ran.err
     (row,) = ran.spec("ops/shifted.row")
     assert row["function"] == "ops:torch.ops.recorded.shifted.row"
     assert row["cases"]["recorded"] == {"dims": {"n": 40}, "dtypes": ["float32"]}
-    run(project, "-m", "gradverify", "init", "ops", "-o", "inferred")
+    run_here(commands, "init", "ops", "-o", "inferred")
     for name in ("outer", "shifted", "total", "twice"):
         (inferred,) = yaml.safe_load_all((project / "inferred" / "ops" / f"{name}.yaml").read_text(encoding="utf-8"))
         assert {each["function"] for each in ran.spec(f"ops/{name}")} == {inferred["function"]}
-    judged = run(project, "-m", "gradverify", "run", "specs")
+    judged = run_here(commands, "run", "specs")
     assert judged.code == 0, judged.out
 
 
-def test_an_operator_of_the_file_that_is_run_is_named_by_that_file(project: Path) -> None:
+def test_an_operator_of_the_file_that_is_run_is_named_by_that_file(commands: Commands) -> None:
+    project = with_ops(commands.folder)
     code = """
     import torch
 
@@ -198,19 +205,20 @@ def test_an_operator_of_the_file_that_is_run_is_named_by_that_file(project: Path
         torch.ops.here.half(torch.randn(40, requires_grad=True))
     """
     (project / "train.py").write_text(textwrap.dedent(code), encoding="utf-8")
-    ran = record(project, "--", sys.executable, "train.py")
+    ran = run_here(commands, "record", "--", sys.executable, "train.py")
     (half,) = ran.spec("train/half")
     assert half["function"] == "../../train.py:torch.ops.here.half"
     assert "draft" not in half
 
 
-def test_an_operator_that_no_module_leads_to_is_left_out(project: Path) -> None:
+def test_an_operator_that_no_module_leads_to_is_left_out(commands: Commands) -> None:
+    project = with_ops(commands.folder)
     code = "import torch, ops; torch.library.impl('recorded::plain', 'Autograd')(lambda x: x); {}"
     call = "torch.ops.recorded.plain(ops.real(3))"
     (project / "ops.py").write_text("import torch as t\n" + (project / "ops.py").read_text(encoding="utf-8"))
     text = (project / "ops.py").read_text(encoding="utf-8") + "\nLIBRARIES, LIBRARY, torch = [LIBRARY], None, None\n"
     (project / "ops.py").write_text(text.replace("return torch.randn", "return t.randn"), encoding="utf-8")
-    ran = record(project, "--", sys.executable, "-c", code.format(call))
+    ran = run_here(commands, "record", "--", sys.executable, "-c", code.format(call))
     assert "recorded 1 call of 1 Function, no spec\n" in ran.err
     assert (
         "  left out: torch.ops:torch.ops.recorded.plain, 1 call: no module that a spec can name leads to it; "
@@ -218,38 +226,41 @@ def test_an_operator_that_no_module_leads_to_is_left_out(project: Path) -> None:
     )
 
 
-def test_a_second_recording_replaces_nothing(project: Path) -> None:
+def test_a_second_recording_replaces_nothing(commands: Commands) -> None:
+    with_ops(commands.folder)
     code = "import torch, ops; ops.power(torch.arange(9.0), {})"
-    first = record(project, "--", sys.executable, "-c", code.format(2))
-    again = record(project, "--", sys.executable, "-c", code.format(2))
-    other = record(project, "--", sys.executable, "-c", code.format(3))
+    first = run_here(commands, "record", "--", sys.executable, "-c", code.format(2))
+    again = run_here(commands, "record", "--", sys.executable, "-c", code.format(2))
+    other = run_here(commands, "record", "--", sys.executable, "-c", code.format(3))
     assert "  specs/ops/Power.yaml  2 cases from 1 call\n" in first.err
     assert "  specs/ops/Power.yaml  2 cases from 1 call, was there already\n" in again.err
     assert "  specs/ops/Power-2.yaml  2 cases from 1 call\n" in other.err
 
 
-def test_init_leaves_a_recorded_function_of_a_package_alone(project: Path) -> None:
+def test_init_leaves_a_recorded_function_of_a_package_alone(commands: Commands) -> None:
+    project = with_ops(commands.folder)
     package = project / "handmade" / "inner"
     package.mkdir(parents=True)
     for file in (package.parent / "__init__.py", package / "__init__.py"):
         file.touch()
     (package / "ops.py").write_text(OPS, encoding="utf-8")
     code = "import torch; from handmade.inner import ops; ops.power(torch.arange(9.0), 2)"
-    recorded = record(project, "--", sys.executable, "-c", code)
+    recorded = run_here(commands, "record", "--", sys.executable, "-c", code)
     assert "  specs/handmade/inner/ops/Power.yaml  2 cases from 1 call\n" in recorded.err
-    found = run(project, "-m", "gradverify", "init", "handmade", "-o", "specs").out.splitlines()
+    found = run_here(commands, "init", "handmade", "-o", "specs").out.splitlines()
     assert "handmade.inner.ops:Power\texists\tspecs/handmade/inner/ops/Power.yaml\tnot replaced" in found
 
 
-def test_kept_values_are_used_at_the_recorded_size(project: Path) -> None:
+def test_kept_values_are_used_at_the_recorded_size(commands: Commands) -> None:
+    with_ops(commands.folder)
     code = "import torch, ops; ops.Segments.apply(ops.real(20, 4), torch.tensor([3, 9, 20]))"
-    without = record(project, "-o", "without", "--", sys.executable, "-c", code)
+    without = run_here(commands, "record", "-o", "without", "--", sys.executable, "-c", code)
     assert "; if the values of ends matter, record again with --values\n" in without.err
-    ran = record(project, "--values", "--", sys.executable, "-c", code)
+    ran = run_here(commands, "record", "--values", "--", sys.executable, "-c", code)
     (segments,) = ran.spec("ops/Segments")
     assert "draft" not in segments
     assert segments["cases"]["recorded"]["inputs"]["ends"] == {"file": "Segments-ends.pt"}
-    judged = run(project, "-m", "gradverify", "run", "specs")
+    judged = run_here(commands, "run", "specs")
     assert judged.code == 0, judged.out
 
 

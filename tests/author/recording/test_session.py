@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.author.recording.making import run
+from tests.author.recording.making import OPS, run, run_here
+from tests.lent import Commands
 
 pytestmark = pytest.mark.slow
 
@@ -86,7 +87,9 @@ def test_a_block_is_recorded_also_if_it_raises(project: Path) -> None:
 
 
 @pytest.mark.parametrize("workers", [(), ("-n", "2")])
-def test_a_session_is_recorded(project: Path, workers: tuple[str, ...]) -> None:
+def test_a_session_is_recorded(commands: Commands, workers: tuple[str, ...]) -> None:
+    project = commands.folder
+    (project / "ops.py").write_text(OPS, encoding="utf-8")
     (project / "tests").mkdir()
     (project / "tests" / "test_ops.py").write_text(SUITE, encoding="utf-8")
     (project / "pytest.ini").write_text("[pytest]\npythonpath = .\n", encoding="utf-8")
@@ -101,7 +104,7 @@ def test_a_session_is_recorded(project: Path, workers: tuple[str, ...]) -> None:
     assert "from `pytest tests -p no:cacheprovider" in (project / "specs" / "ops" / "Power.yaml").read_text()
     (in_test,) = ran.spec("test_ops/InTest")
     assert in_test["function"] == "../../tests/test_ops.py:InTest"
-    judged = run(project, "-m", "gradverify", "run", "specs")
+    judged = run_here(commands, "run", "specs")
     assert judged.code == 0, judged.out
 
 
