@@ -1,8 +1,12 @@
 """Time a Ray cluster of simulated nodes beside the pool of this machine: `python -m benchmarks.cluster [--repeat N]`.
 
-Every setup has two CPUs in all. Pool and cluster take turns on the same cases, in engines that are open already, so
+Every setup has two CPUs in all. Cluster and pool take turns on the same cases, in engines that are open already, so
 that a slow period of the machine affects both; a ratio of 1 means that the cluster costs nothing. Then the same with a
 node that is killed when half of the cases have finished. Opening is timed apart.
+
+Processor time is that of the benchmark and of the processes of gradverify that it has started. What dispatch costs is
+the difference between pool and cluster in the processor time of one more small case: the slope between two numbers of
+cases, since the start of a run is not dispatch. Needs Linux. Ctrl-C ends it with what has been measured.
 """
 
 from __future__ import annotations
@@ -10,51 +14,37 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import shutil
-import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from benchmarks import suite_ops
+from benchmarks.cluster_tables import Cost, Measured, Pair, Process, Results, Setup, parts, row_of, totals
 from benchmarks.command import parsed_options, parser_of, save
-from benchmarks.plain_table import table
-from benchmarks.record import Row, Standing, Total
+from benchmarks.simulated_nodes import ENVIRONMENT, SimulatedNodes
 from gradverify.case import Case, Normal, Target, TensorInput, TorchGradcheck
 from gradverify.result import Verdict
 from gradverify.run.engines.open import open_engine
 from gradverify.run.options import EngineName, EngineOptions, Event, Finished, RunOptions
 from gradverify.run.session import run_cases
 from gradverify.run.task import Engine
+from tests.run.processes import offspring
 
 _CPUS = 2
+_COMMANDS = {  # what commands of processes hold
+    b"gradverify.run.server": Process.WORKER,
+    b"ray::Slot": Process.SLOT,
+    b"engines.cluster.driver": Process.CONNECTED,
+}
 _LARGE = '''
 
 def large(x):
-    """Take about half a second to verify: 256 outputs of 256 inputs."""
-    return torch.matrix_exp(x) @ torch.linalg.inv(x @ x.mT + 3 * torch.eye(16, dtype=x.dtype))
+    """Take some tenths of a second to verify: 144 outputs of 144 inputs."""
+    return torch.matrix_exp(x) @ torch.linalg.inv(x @ x.mT + 3 * torch.eye(12, dtype=x.dtype))
 '''
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setup:
-    """A cluster to time."""
-
-    title: str
-    nodes: tuple[int, ...]  # CPUs of each
-    kills: bool = False  # True to kill the last node when half of the cases have finished
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
-    """The seconds that the same cases took in the pool of this machine and in a cluster."""
-
-    pool: float
-    cluster: float
 
 
 SETUPS = (
@@ -64,62 +54,21 @@ SETUPS = (
 )
 
 
-class Nodes:
-    """A simulated cluster, whose head runs no cases. Each node unpacks the project below a folder of its own."""
-
-    def __init__(self, cpus: Sequence[int]) -> None:
-        from ray.cluster_utils import Cluster
-
-        head = {"num_cpus": 0, "include_dashboard": False, "_system_config": {"health_check_period_ms": 500}}
-        self.cluster: Any = Cluster(initialize_head=True, head_node_args=head)
-        self._cpus = cpus
-        self._folders: list[str] = []
-        self._nodes: list[Any] = []
-        self.restore()
-
-    def restore(self) -> None:
-        """Start the nodes that are not there."""
-        for number, count in enumerate(self._cpus[len(self._nodes) :], len(self._nodes) + 1):
-            self._folders.append(tempfile.mkdtemp(prefix="gv", dir="/tmp"))
-            settings = {"node_name": f"node-{number}", "num_cpus": count, "temp_dir": self._folders[-1]}
-            self._nodes.append(self.cluster.add_node(**settings))
-
-    def kill_last(self) -> None:
-        """Kill the last node as a power failure would."""
-        self.cluster.remove_node(self._nodes.pop(), allow_graceful=False)
-
-    def close(self) -> None:
-        """Kill every node."""
-        for node in (*self._nodes, self.cluster.head_node):
-            self.cluster.remove_node(node, allow_graceful=False)
-        self.cluster.shutdown()
-        for folder in self._folders:
-            shutil.rmtree(folder, ignore_errors=True)
-
-
 def main() -> None:
-    """Time every setup with small and with large cases, and print the tables."""
+    """Measure every setup with small and with large cases, and print the tables."""
     options = _options()
-    os.environ.update({"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0", "PYTHONWARNINGS": "ignore"})
+    os.environ.update({**ENVIRONMENT, "PYTHONWARNINGS": "ignore"})
+    results = Results(opening=[], rows=[])
+    interrupted = False
     with _project():
-        workloads = {
-            f"{options.small:,} small": _small(options.small),
-            f"{options.large:,} large": _cases("large", options.large, (16, 16)),
-        }
-        rows: list[tuple[str, str, list[Pair]]] = []
-        opening = [("pool", _seconds_to_open())]
-        with contextlib.closing(open_engine(EngineOptions(workers=_CPUS))) as pool:
-            for setup in SETUPS:
-                with _opened(setup) as (nodes, engine, seconds):
-                    opening.append((setup.title, seconds))
-                    for title, cases in workloads.items():
-                        pairs = [_pair(setup, cases, pool, nodes, engine) for _ in range(options.repeat)]
-                        rows.append((setup.title, title, pairs))
-                        print(f"{setup.title}, {title}: {_median(pairs):.2f}", file=sys.stderr, flush=True)
-    print(_table(rows, workloads))
-    print()
-    print(table(("until the first result", "s"), [(title, f"{seconds:.1f}") for title, seconds in opening]))
-    save("cluster", options, [_row(*row) for row in rows], _totals(rows))
+        try:
+            _measure(options, results)
+        except KeyboardInterrupt:
+            interrupted = True
+    print("\n\n".join(part for part in parts(results) if part))
+    if interrupted:
+        sys.exit(f"interrupted: {len(results.rows)} of {_count_of_rows()} rows were measured")
+    save("cluster", options, map(row_of, results.rows), totals(results.rows))
 
 
 def _options() -> argparse.Namespace:
@@ -128,6 +77,30 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--large", type=int, default=40, metavar="N", help="how many large cases")
     parser.add_argument("--repeat", type=int, default=3, metavar="N", help="rounds, of which the median counts")
     return parsed_options(parser)
+
+
+def _count_of_rows() -> int:
+    return sum(len(_workloads(setup, 0, 0)) for setup in SETUPS)
+
+
+def _workloads(setup: Setup, small: int, large: int) -> tuple[tuple[str, list[Case]], ...]:
+    """Return the cases to measure in a setup. A quarter of the small ones gives the slope of the processor time."""
+    few = ((f"{small // 4:,} small", _small(small // 4)),) if setup is SETUPS[0] else ()
+    return (*few, (f"{small:,} small", _small(small)), (f"{large:,} large", _large(large)))
+
+
+def _measure(options: argparse.Namespace, results: Results) -> None:
+    """Add to the results. Raises KeyboardInterrupt."""
+    results.opening.append(("pool", _seconds_to_open()))
+    with contextlib.closing(open_engine(EngineOptions(workers=_CPUS))) as pool:
+        for setup in SETUPS:
+            with _opened(setup) as (nodes, engine, seconds):
+                results.opening.append((setup.title, seconds))
+                for title, cases in _workloads(setup, options.small, options.large):
+                    pairs = [_pair(setup, cases, pool, nodes, engine) for _ in range(options.repeat)]
+                    row = Measured(setup=setup, title=title, count=len(cases), pairs=pairs)
+                    results.rows.append(row)
+                    print(f"{setup.title}, {title}: {row.median(lambda pair: pair.ratio):.2f}", file=sys.stderr)
 
 
 @contextlib.contextmanager
@@ -153,6 +126,10 @@ def _small(count: int) -> list[Case]:
     ]
 
 
+def _large(count: int) -> list[Case]:
+    return _cases("large", count, (12, 12))
+
+
 def _cases(name: str, count: int, shape: tuple[int, ...]) -> list[Case]:
     target = Target(file=str(Path("ops.py").resolve()), name=name, written=f"ops.py:{name}")
     return [
@@ -170,23 +147,36 @@ def _cases(name: str, count: int, shape: tuple[int, ...]) -> list[Case]:
     ]
 
 
-def _pair(setup: Setup, cases: list[Case], pool: Engine, nodes: Nodes, engine: Engine) -> Pair:
-    nodes.restore()
-    for each in (engine, pool):  # afterwards every slot and worker has run cases
-        _seconds(each, _cases("large", 2 * _CPUS, (16, 16)), _nothing)
-    in_pool = _seconds(pool, cases, _nothing)
-    return Pair(pool=in_pool, cluster=_seconds(engine, cases, nodes.kill_last if setup.kills else _nothing))
+def _pair(setup: Setup, cases: list[Case], pool: Engine, nodes: SimulatedNodes, engine: Engine) -> Pair:
+    _start(setup, nodes)
+    for each in (pool, engine):  # afterwards every slot and worker has run cases
+        _cost(each, _large(2 * _CPUS))
+    # First the cluster: it takes slots back that had nothing to do for a minute.
+    in_cluster = _cost(engine, cases, (lambda: nodes.kill(_name(len(setup.nodes)))) if setup.kills else _nothing)
+    return Pair(cluster=in_cluster, pool=_cost(pool, cases))
+
+
+def _start(setup: Setup, nodes: SimulatedNodes) -> None:
+    """Start the nodes of a setup that are not there."""
+    for number, cpus in enumerate(setup.nodes, 1):
+        if _name(number) not in nodes.there:
+            nodes.add(_name(number), num_cpus=cpus)
+
+
+def _name(number: int) -> str:
+    return f"node-{number}"
 
 
 @contextlib.contextmanager
-def _opened(setup: Setup) -> Iterator[tuple[Nodes, Engine, float]]:
+def _opened(setup: Setup) -> Iterator[tuple[SimulatedNodes, Engine, float]]:
     """Yield a cluster, an engine of it, and the seconds until it had a first result."""
-    nodes = Nodes(setup.nodes)
-    options = EngineOptions(name=EngineName.RAY, address=nodes.cluster.address)
-    started = time.perf_counter()
+    nodes = SimulatedNodes()
     try:
+        _start(setup, nodes)
+        started = time.perf_counter()
+        options = EngineOptions(name=EngineName.RAY, address=nodes.address)
         with contextlib.closing(open_engine(options)) as engine:
-            _seconds(engine, _cases("Square", 1, (3,)), _nothing)
+            _cost(engine, _cases("Square", 1, (3,)))
             yield nodes, engine, time.perf_counter() - started
     finally:
         nodes.close()
@@ -195,7 +185,7 @@ def _opened(setup: Setup) -> Iterator[tuple[Nodes, Engine, float]]:
 def _seconds_to_open() -> float:
     started = time.perf_counter()
     with contextlib.closing(open_engine(EngineOptions(workers=_CPUS))) as engine:
-        _seconds(engine, _cases("Square", 1, (3,)), _nothing)
+        _cost(engine, _cases("Square", 1, (3,)))
         return time.perf_counter() - started
 
 
@@ -203,8 +193,8 @@ def _nothing() -> None:
     """Do nothing when half of the cases have finished."""
 
 
-def _seconds(engine: Engine, cases: Sequence[Case], on_half: Callable[[], None]) -> float:
-    """Return how long an engine takes for cases, all of which must pass."""
+def _cost(engine: Engine, cases: Sequence[Case], on_half: Callable[[], None] = _nothing) -> Cost:
+    """Return what an engine takes for cases. Raises KeyboardInterrupt, and AssertionError unless every case passes."""
     done = 0
 
     def on_event(event: Event) -> None:
@@ -214,39 +204,31 @@ def _seconds(engine: Engine, cases: Sequence[Case], on_half: Callable[[], None])
             if done == len(cases) // 2:
                 on_half()
 
-    started = time.perf_counter()
-    report = run_cases(cases, (), RunOptions(), on_event, engine=engine).report
-    seconds = time.perf_counter() - started
-    assert [result.id for result in report.cases] == [case.id for case in cases]
-    assert {result.verdict for result in report.cases} == {Verdict.PASS}, report.cases[0].message
-    return seconds
+    started, before = time.perf_counter(), _cpu_seconds()
+    outcome = run_cases(cases, (), RunOptions(), on_event, engine=engine)
+    seconds, after = time.perf_counter() - started, _cpu_seconds()
+    cost = Cost(seconds=seconds, cpu={kind: after[kind] - before[kind] for kind in Process})
+    if outcome.interrupted:
+        raise KeyboardInterrupt
+    found = outcome.report.cases
+    assert [result.id for result in found] == [case.id for case in cases]
+    odd = [f"{result.id}: {result.verdict}: {result.message}" for result in found if result.verdict is not Verdict.PASS]
+    assert not odd, f"{len(odd):,} cases did not pass; {odd[0]}"
+    return cost
 
 
-def _median(pairs: Sequence[Pair]) -> float:
-    return statistics.median(pair.cluster / pair.pool for pair in pairs)
-
-
-def _table(rows: Sequence[tuple[str, str, list[Pair]]], workloads: dict[str, list[Case]]) -> str:
-    shown = []
-    for setup, title, pairs in rows:
-        ratios = sorted(pair.cluster / pair.pool for pair in pairs)
-        pool, cluster = (statistics.median(getattr(pair, name) for pair in pairs) for name in ("pool", "cluster"))
-        milliseconds = 1000 * cluster / len(workloads[title])
-        spread = f"{ratios[0]:.2f} to {ratios[-1]:.2f}"
-        shown.append(
-            (setup, title, f"{pool:.1f}", f"{cluster:.1f}", f"{milliseconds:.1f}", f"{_median(pairs):.2f}", spread)
-        )
-    return table(("setup", "cases", "pool s", "cluster s", "ms a case", "ratio", "range"), shown)
-
-
-def _row(setup: str, title: str, pairs: Sequence[Pair]) -> Row:
-    return Row(
-        key=f"{setup}: {title}", standing=Standing.RIGHT, verdict="pass", cost=_median(pairs), against="local pool"
-    )
-
-
-def _totals(rows: Sequence[tuple[str, str, list[Pair]]]) -> list[Total]:
-    return [Total(name=f"{setup}: {title}, ratio", value=_median(pairs)) for setup, title, pairs in rows]
+def _cpu_seconds() -> dict[Process, float]:
+    """Return the seconds of processor time that each kind of process has taken, and the children it waited for."""
+    ticks = dict.fromkeys(Process, 0)
+    for process in (os.getpid(), *offspring(os.getpid())):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            fields = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2]
+            command = Path(f"/proc/{process}/cmdline").read_bytes()
+            kind = next((kind for part, kind in _COMMANDS.items() if part in command), Process.RAY)
+            kind = Process.LIGHT if process == os.getpid() else kind
+            ticks[kind] += sum(map(int, fields.split()[11:15]))
+    per_second = os.sysconf("SC_CLK_TCK")
+    return {kind: count / per_second for kind, count in ticks.items()}
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import tempfile
@@ -19,6 +20,7 @@ class SimulatedNodes:
         os.environ.update(ENVIRONMENT)
         from ray.cluster_utils import Cluster
 
+        logging.getLogger("ray").setLevel(logging.ERROR)  # else it warns of settings that are its own
         head = {"num_cpus": 0, "include_dashboard": False, "_system_config": _QUICK}
         self._cluster: Any = Cluster(initialize_head=True, head_node_args=head)
         self.address: str = self._cluster.address

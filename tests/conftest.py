@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from gradverify.run.options import EngineName
 from gradverify.run.pool import LocalPool
-from tests.lent import LOCAL, Commands, lend, pool_in
+from tests.lent import Commands, lend, pool_in
 
 torch.set_num_threads(1)
 # A shell starts what it runs in the background with SIGINT ignored, and every program started from here inherits that.
@@ -47,5 +48,5 @@ def commands(_lent_pool: tuple[Path, LocalPool], monkeypatch: pytest.MonkeyPatch
             monkeypatch.delenv(name)
     for name, value in _SET.items():
         monkeypatch.setenv(name, value)
-    lend(monkeypatch, {LOCAL: pool})
+    lend(monkeypatch, {EngineName.LOCAL: pool})
     return Commands(folder, monkeypatch)

@@ -14,22 +14,26 @@ import pytest
 from typer.testing import CliRunner
 
 from gradverify.cli.app import app
-from gradverify.run.options import EngineName
+from gradverify.run.options import EngineName, EngineOptions
 from gradverify.run.pool import LocalPool
 from gradverify.run.task import Engine
 
 
 class Lent:
-    """An engine that lives on when a command closes it. Each command gets new workers."""
+    """An engine that lives on when a command closes it. Each command gets new workers if `renews`."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, renews: bool) -> None:
         self.name = engine.name
         self.submit, self.next_event, self.cancel = engine.submit, engine.next_event, engine.cancel
-        self.renew, self.prepare = engine.renew, engine.prepare
+        self.renew = engine.renew if renews else _nothing
 
     def close(self) -> None:
         """Leave the engine to the next command."""
         self.renew()
+
+
+def _nothing() -> None:
+    """Keep the workers: no file of the user changes."""
 
 
 @dataclass(frozen=True)
@@ -54,13 +58,14 @@ class Commands:
         return Ran(result.exit_code, result.stdout, result.stderr)
 
 
-def lend(patch: pytest.MonkeyPatch, engines: Mapping[EngineName, Engine]) -> None:
+def lend(patch: pytest.MonkeyPatch, engines: Mapping[EngineName, Engine], *, renews: bool = True) -> None:
     """Let commands in this process use these engines."""
+
+    def opened(options: EngineOptions | None = None) -> Lent:
+        return Lent(engines[(options or EngineOptions()).name], renews)
+
     for module in ("gradverify.run.engines.open", "gradverify.author.recording.specs"):
-        patch.setattr(f"{module}.open_engine", lambda options=None: Lent(engines[options.name if options else LOCAL]))
-
-
-LOCAL = EngineName.LOCAL
+        patch.setattr(f"{module}.open_engine", opened)
 
 
 def pool_in(folder: Path, patch: pytest.MonkeyPatch, workers: int = 2) -> LocalPool:

@@ -11,20 +11,17 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from gradverify.cli.app import app
-from gradverify.run.engines import open as engines_module
 from gradverify.run.engines.cluster.engine import RayEngine
 from gradverify.run.engines.open import open_engine
 from gradverify.run.launch import ServerError
 from gradverify.run.options import EngineName, EngineOptions
 from gradverify.run.pool import LocalPool
-from gradverify.run.task import Engine
+from tests.lent import Commands, Ran, lend
 from tests.run.cluster.conftest import Nodes
 from tests.run.making import OPS
 
@@ -71,34 +68,16 @@ def without_progress(errors: str) -> str:
     return re.sub(r"gradverify: .*/.* done, .*\n", "", errors)
 
 
-class Lent:
-    """An engine that lives on when a command closes it."""
-
-    def __init__(self, engine: Engine) -> None:
-        self.name = engine.name
-        self.submit, self.next_event, self.cancel = engine.submit, engine.next_event, engine.cancel
-
-    def renew(self) -> None:
-        """Keep the workers, since no file of the project changes."""
-
-    def close(self) -> None:
-        """Leave the engine to the next command."""
-
-
-Command = Callable[..., tuple[int, str]]
-
-
 @pytest.fixture
-def command(shared: RayEngine, pool: LocalPool, monkeypatch: pytest.MonkeyPatch) -> Command:
-    """Run a command in this process and in engines that are open; return its exit code and what it said of mistakes."""
-    engines: dict[EngineName, Engine] = {EngineName.RAY: shared, EngineName.LOCAL: pool}
-    monkeypatch.setattr(engines_module, "open_engine", lambda options: Lent(engines[options.name]))
+def command(shared: RayEngine, pool: LocalPool, project: Path, monkeypatch: pytest.MonkeyPatch) -> Commands:
+    """Runs commands in the shared project, in this process and in engines that are open."""
+    lend(monkeypatch, {EngineName.RAY: shared, EngineName.LOCAL: pool}, renews=False)
+    return Commands(project, monkeypatch)
 
-    def run(*words: str) -> tuple[int, str]:
-        result = CliRunner().invoke(app, list(words))
-        return result.exit_code, without_progress(result.stderr)
 
-    return run
+def said(ran: Ran) -> tuple[int, str]:
+    """Return the exit code of a command, and what it printed to stderr beside its progress."""
+    return ran.returncode, without_progress(ran.stderr)
 
 
 def timeless(file: str) -> str:
@@ -108,17 +87,17 @@ def timeless(file: str) -> str:
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("ray")
-def test_the_report_is_that_of_this_machine_also_in_parts(command: Command, project: Path) -> None:
+def test_the_report_is_that_of_this_machine_also_in_parts(command: Commands, project: Path) -> None:
     write_spec(project, "right", "slow", samples=4)
     write_spec(project, "wrong", "wrong")
     specs = ("run", "specs/right.yaml", "specs/wrong.yaml")
-    assert command(*specs, "--json", "here.json") == (1, "")
-    assert command(*specs, "--engine", "ray", "--json", "there.json") == (1, "")
+    assert said(command(*specs, "--json", "here.json")) == (1, "")
+    assert said(command(*specs, "--engine", "ray", "--json", "there.json")) == (1, "")
     assert '"engine": "ray"' in Path("there.json").read_text()
     assert timeless("there.json") == timeless("here.json")
-    assert command(*specs, "--engine", "ray", "--shard", "1/2", "--json", "one.json")[0] in (0, 1)
-    assert command(*specs, "--shard", "2/2", "--json", "two.json")[0] in (0, 1)
-    assert command("merge", "one.json", "two.json", "--json", "whole.json")[0] == 1
+    assert command(*specs, "--engine", "ray", "--shard", "1/2", "--json", "one.json").returncode in (0, 1)
+    assert command(*specs, "--shard", "2/2", "--json", "two.json").returncode in (0, 1)
+    assert command("merge", "one.json", "two.json", "--json", "whole.json").returncode == 1
     whole = json.loads(Path("whole.json").read_text())
     assert whole["engine"] == "local, ray"
     assert len(whole["cases"]) == 5
@@ -126,15 +105,17 @@ def test_the_report_is_that_of_this_machine_also_in_parts(command: Command, proj
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("ray")
-def test_what_is_found_at_other_inputs_is_saved_with_the_paths_of_this_machine(command: Command, project: Path) -> None:
+def test_what_is_found_at_other_inputs_is_saved_with_the_paths_of_this_machine(
+    command: Commands, project: Path
+) -> None:
     (project / "specs").mkdir(exist_ok=True)
     (project / "specs" / "elsewhere.yaml").write_text(
         "function: ../ops/clustered.py:wrong_elsewhere\ninputs: {x: {shape: [3]}}\nchecks: [gradcheck]\n"
     )
     words = ("run", "specs/elsewhere.yaml", "--explore=60", "--save", "found")
-    assert command(*words)[0] == 1
+    assert command(*words).returncode == 1
     here = saved()
-    assert command(*words, "--engine", "ray")[0] == 1
+    assert command(*words, "--engine", "ray").returncode == 1
     assert saved() == here
     assert "function: ../ops/clustered.py:wrong_elsewhere" in "".join(here.values())
 
