@@ -51,8 +51,17 @@ def rebuilt(body: bytes) -> Any:
     return _Unpickler(io.BytesIO(body)).load()
 
 
+_FOUND: dict[tuple[str, str], Any] = {}  # what messages may name, by module and name
+
+
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
+        found = _FOUND.get((module, name))
+        if found is None:
+            found = _FOUND[module, name] = self._found(module, name)
+        return found
+
+    def _found(self, module: str, name: str) -> Any:
         if (module, name) == (builtins.__name__, getattr.__name__):
             return _member  # the first releases of Python 3.11 pickle a member of an Enum by getattr
         # Unpickling imports the module that a message names; it must not import user code or torch.

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
+from gradverify import case, result, usage
 from gradverify.case import Case, Signature, Target, TargetProblem, Trying
 from gradverify.result import CaseResult, CheckResult, Source
 from gradverify.run.interrupts import Waiting
+from gradverify.run.quick_pickle import pickle_quickly
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,3 +177,6 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Kill every worker. Nothing can be submitted afterwards."""
+
+
+pickle_quickly(case, result, usage, sys.modules[__name__])

@@ -49,10 +49,19 @@ def test_a_slot_is_filled_again_before_it_is_empty() -> None:
     dispatcher = made(1000)
     finish(dispatcher, 0, dispatcher.refill(0, 0.0), 0.01)
     batch = dispatcher.refill(0, 0.0)
-    finish(dispatcher, 0, batch[:49], 0.01)
+    finish(dispatcher, 0, batch[:24], 0.01)
     assert dispatcher.refill(0, 0.0) == ()
-    finish(dispatcher, 0, batch[49:50], 0.01)
-    assert len(dispatcher.refill(0, 0.0)) == 50
+    finish(dispatcher, 0, batch[24:25], 0.01)
+    assert len(dispatcher.refill(0, 0.0)) == 25
+
+
+def test_a_slot_holds_more_if_messages_are_rarer() -> None:
+    dispatcher = made(1000)
+    dispatcher.batch_seconds = 2.0
+    finish(dispatcher, 0, dispatcher.refill(0, 0.0), 0.01)
+    assert len(dispatcher.refill(0, 0.0)) == 200
+    assert dispatcher.overdue(1.5) == ()
+    assert dispatcher.overdue(2.1) == (0,)
 
 
 def test_towards_the_end_every_slot_gets_a_share() -> None:

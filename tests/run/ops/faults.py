@@ -149,7 +149,7 @@ def large(x):
 def flood(x):
     if once("flood"):
         block = b"x" * (1 << 20)
-        for _ in range(1 << 9):
+        for _ in range(1 << 6):
             os.write(1, block)
             os.write(2, block)
         sys.stdout.write("y" * (1 << 20))

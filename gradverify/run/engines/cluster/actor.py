@@ -67,13 +67,13 @@ class Slot:
             self._changed.notify_all()
 
     def news(self, seconds: float) -> SlotNews:
-        """Wait for events, and return those of so many seconds, or at once if no task is left.
+        """Wait for events, and return those of so many seconds, or at once if no task waits here.
 
         Raises what ended the slot's thread.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._events or self._failure)
-            self._changed.wait_for(lambda: self._failure or not (self._running or self._tasks), seconds)
+            self._changed.wait_for(lambda: self._failure or not self._tasks, seconds)
             if self._failure and not self._events:
                 raise self._failure
             news = SlotNews(events=tuple(self._events), seconds=tuple(self._seconds))
@@ -123,6 +123,8 @@ class Slot:
         with self._changed:
             self._changed.wait_for(lambda: self._tasks)
             running = self._running = self._tasks.popleft()
+            if not self._tasks:  # more can be sent while this one runs
+                self._changed.notify_all()
         started = time.monotonic()
         task: Task = pickle.loads(running.parcel.frame)
         with self._using_pool:
@@ -132,8 +134,6 @@ class Slot:
                 self._note(event, running.number, task.work, time.monotonic() - started)
         with self._changed:
             self._running = None
-            if not self._tasks:
-                self._changed.notify_all()
 
     @contextmanager
     def _unused(self) -> Iterator[None]:

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 
 from gradverify.run.engines.cluster.messages import Numbered, Parcel
 
-BATCH_SECONDS = 1.0  # of work that a slot holds
+BATCH_SECONDS = 1.0  # of work that a slot holds, at least
+_FULL = 0.75  # part of a batch that a slot holds if it gets no more
 _MOST_TASKS = 256  # that a slot holds
 _FIRST_TASKS = 2  # that a slot gets while no time is known
 _RECENT = 0.2  # weight of the last task in the mean time
@@ -65,6 +66,7 @@ class Dispatcher:
     """The tasks that are not finished, and the slots that hold some of them."""
 
     def __init__(self) -> None:
+        self.batch_seconds = BATCH_SECONDS  # of work that a slot holds
         self._count = 0
         self._slots: dict[int, _Slot] = {}
         self._queues: dict[int, _Queue] = {}  # by GPUs
@@ -165,9 +167,8 @@ class Dispatcher:
 
     def overdue(self, now: float) -> tuple[int, ...]:
         """Return the slots whose first task runs for longer than a batch, while others wait behind it."""
-        return tuple(
-            number for number, slot in self._slots.items() if len(slot.held) > 1 and now - slot.since > BATCH_SECONDS
-        )
+        late = now - self.batch_seconds
+        return tuple(number for number, slot in self._slots.items() if len(slot.held) > 1 and slot.since < late)
 
     def give_back(self, slot: int, numbers: Sequence[int]) -> None:
         """Let tasks that a slot has not started wait again."""
@@ -225,8 +226,8 @@ class Dispatcher:
         )
 
     def _batch(self, slot: _Slot, queue: _Queue, now: float) -> tuple[Numbered, ...]:
-        most = _FIRST_TASKS if queue.mean is None else _bounded(BATCH_SECONDS / max(queue.mean, 1e-6))
-        if len(slot.held) > most // 2:
+        most = _FIRST_TASKS if queue.mean is None else _bounded(self.batch_seconds / max(queue.mean, 1e-6))
+        if len(slot.held) > _FULL * most:
             return ()
         slots = sum(each.gpus == slot.gpus for each in self._slots.values())
         share = math.ceil(len(queue.waiting) / slots)  # towards the end, every slot gets something

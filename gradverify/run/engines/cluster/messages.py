@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
+
+from gradverify.run.quick_pickle import pickle_quickly
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,3 +129,6 @@ def _why_not(name: str, own: Versions, found: Versions) -> str | None:
             what = f"{package} {there}" if there else f"no {package}"
             return f"--engine ray: node {name} has {what}, this machine has {here}"
     return None
+
+
+pickle_quickly(sys.modules[__name__])

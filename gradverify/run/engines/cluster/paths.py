@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import pickle
 from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from enum import Enum
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from gradverify.case import Case, DataFile, Exploring, Literal, Target
+from gradverify.run.quick_pickle import field_names
 from gradverify.run.siblings import private_name
 from gradverify.run.task import EngineEvent, Work
 from gradverify.spec.signature import targets_of
@@ -95,7 +96,7 @@ def _with_texts(value: Any, change: Callable[[str], str]) -> Any:
 def _rebuilt(value: Any, change: Callable[[Any], Any]) -> Any:
     """Return a dataclass, tuple, list or mapping with its parts changed; the same object if none is."""
     if is_dataclass(value) and not isinstance(value, type):
-        before = {field.name: getattr(value, field.name) for field in fields(value) if field.init}
+        before = {name: getattr(value, name) for name in field_names(type(value))}
         after = {name: change(part) for name, part in before.items()}
         return value if all(after[name] is before[name] for name in before) else replace(value, **after)
     if isinstance(value, tuple | list):

@@ -17,13 +17,13 @@ from ray.exceptions import RayError
 from gradverify.run.engines.cluster.actor import Slot
 from gradverify.run.engines.cluster.capacity import Capacity
 from gradverify.run.engines.cluster.connection import ClusterError, Node, last_line
-from gradverify.run.engines.cluster.dispatch import Dispatcher
+from gradverify.run.engines.cluster.dispatch import BATCH_SECONDS, Dispatcher
 from gradverify.run.engines.cluster.messages import Events, Opening, Parcel, SlotNews
 from gradverify.run.engines.cluster.wording import blamed, not_run, note_of_death
 from gradverify.run.task import EngineEvent, Loss, TaskLost
 
 _TICK = 0.25  # seconds between two looks at what takes long
-_LEAST_GATHERED = 0.1  # seconds of events in a message
+_LEAST_GATHERED = 0.5  # seconds of events in a message: each costs both processes as much as a small task
 _MOST_MESSAGES = 1000  # of slots per second, which this process has time for
 _IDLE_SECONDS = 60.0  # until a slot without tasks is given back to the cluster
 _END_SECONDS = 3.0  # for the slots to end their workers
@@ -155,8 +155,10 @@ class Slots:
             self._bury(slot, error)
 
     def _gathered(self) -> float:
-        """Return for how many seconds a slot gathers events into a message."""
-        return max(_LEAST_GATHERED, len(self._slots) / _MOST_MESSAGES)
+        """Return for how many seconds a slot gathers events into a message, and let it hold work for longer."""
+        seconds = max(_LEAST_GATHERED, len(self._slots) / _MOST_MESSAGES)
+        self._dispatcher.batch_seconds = max(BATCH_SECONDS, 2 * seconds)
+        return seconds
 
     def _take(self, slot: _Slot, news: SlotNews) -> None:
         """Hand on what happened in a slot, and send it more tasks."""
