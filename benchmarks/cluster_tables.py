@@ -59,6 +59,12 @@ class Pair:
         """Seconds of processor time in the pool and in the cluster, without Ray's own processes."""
         return sum(self.pool.cpu[kind] for kind in _OF_POOL), sum(self.cluster.cpu[kind] for kind in _OF_CLUSTER)
 
+    @property
+    def dispatch(self) -> float:
+        """Seconds of processor time that the cluster takes more, without workers: they do the same in both."""
+        pool, cluster = self.cpu
+        return cluster - self.cluster.cpu[Process.WORKER] - (pool - self.pool.cpu[Process.WORKER])
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
@@ -143,9 +149,9 @@ def _each_case(rows: Sequence[Measured]) -> str:
 
 
 def _dispatch(rows: Sequence[Measured]) -> float | None:
-    """Return how much more processor time a small case takes in the cluster than in the pool, as a part of that."""
+    """Return what dispatch adds to the processor time of a small case, as a part of what it takes in the pool."""
     pool = _slope(rows, lambda pair: pair.cpu[0])
-    more = _slope(rows, lambda pair: pair.cpu[1] - pair.cpu[0])
+    more = _slope(rows, lambda pair: pair.dispatch)
     return None if pool is None or more is None else more / pool
 
 
