@@ -42,6 +42,7 @@ class Against(StrEnum):
 
     DIFFERENCES = "differences"  # `analytic` is what backward says, `numeric` what finite differences say
     REFERENCE = "reference"  # `analytic` is what the function says, `numeric` what a reference in float64 says
+    CPU = "cpu"  # `analytic` is what the function says on the case's device, `numeric` what it says on the CPU
 
 
 class Method(StrEnum):

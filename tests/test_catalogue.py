@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gradverify.catalogue import document, known_checks, parse
+from gradverify.catalogue import codes, document, known_checks, parse
 from gradverify.checks.registry import CHECKS
 
 ROOT = Path(__file__).parent.parent
@@ -56,7 +56,8 @@ def test_the_documentation_is_made_of_the_pages() -> None:
     text = (ROOT / "docs" / "checks.md").read_text(encoding="utf-8")
     assert text.endswith(f"\n\n{document()}"), "run `make docs`"
     names = [section.name for section in parse(text) if section.name.startswith("GV")]
-    assert names == sorted(set(names))
+    assert len(set(names)) == len(names)
+    assert list(codes()) == sorted(names)
 
 
 @pytest.mark.slow
@@ -73,7 +74,7 @@ def test_a_new_check_is_its_own_files_and_a_line_in_the_registry(tmp_path: Path)
     (tmp_path / "spec.yaml").write_text(SPEC, encoding="utf-8")
 
     assert "GV790 — an output is negative\n\nThe forward returned" in gradverify(tmp_path, "explain", "gv790")
-    assert "reference, positive)" in " ".join(gradverify(tmp_path, "run", "--help").split())
+    assert "reference, parity, positive)" in " ".join(gradverify(tmp_path, "run", "--help").split())
     ran = gradverify(tmp_path, "run", "spec.yaml", "--jobs", "1", "--verbose")
     assert "GV790  y is negative" in ran
     assert "1 case as expected" in ran

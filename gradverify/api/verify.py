@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from gradverify.case import Settings, TargetKind, Tolerances, TorchGradcheck, default_checks
+from gradverify.checks.parity import check as parity
 from gradverify.checks.registry import CHECKS
 from gradverify.core.model.deadline import Deadline, deadline_in
 from gradverify.core.model.generators import restored_generators
@@ -22,6 +23,7 @@ from gradverify.run.call import Call, arrange
 from gradverify.run.devices import tf32_switched
 from gradverify.run.exercised import not_exercised
 from gradverify.run.module import as_function, has_plain_parameters
+from gradverify.run.on_cpu import moved_to_cpu
 from gradverify.run.reference import with_parameters, with_reference
 from gradverify.run.run_checks import run_checks
 from gradverify.run.signature import forward_parameters
@@ -103,6 +105,8 @@ def verify(
     settings = _settings(rtol, atol, seed, torch_gradcheck)
     deadline = _deadline(timeout)
     problem = replace(_problem(function, tuple(inputs), names, _keywords(kwargs), reference), deadline=deadline)
+    if checks is not None and parity.NAME in checks:
+        problem = replace(problem, on_cpu=_on_cpu(function, tuple(inputs), names, _keywords(kwargs)))
     dtype = _common(str(primal.tensor.dtype).removeprefix("torch.") for primal in problem.primals)
     asked = default_checks(has_reference=reference is not None, dtype=dtype) if checks is None else tuple(checks)
     with restored_generators(gpus_of(problem)), tf32_switched(on=settings.tf32), unobserved():
@@ -257,6 +261,11 @@ def _problem(
         return _with_reference(problem, reference, given, parameters if _is_module(function) else {})
     except InputError as error:
         raise TypeError(f"reference: {error}") from error
+
+
+def _on_cpu(function: Any, inputs: tuple[Any, ...], names: Sequence[str] | None, kwargs: Mapping[str, Any]) -> Problem:
+    """Return the problem with its inputs and parameters on the CPU."""
+    return _problem(moved_to_cpu(function), moved_to_cpu(inputs), names, moved_to_cpu(dict(kwargs)), None)
 
 
 def _applied(function: Any, given: Call) -> tuple[Callable[..., Any], Call, str]:

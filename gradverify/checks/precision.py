@@ -26,7 +26,7 @@ from gradverify.checks.reference.evaluate import (
     evaluate_function,
     evaluate_reference,
 )
-from gradverify.checks.reference.findings import excess, gradient_findings, unjudged_findings
+from gradverify.checks.reference.findings import Other, excess, gradient_findings, unjudged_findings
 from gradverify.core.forward.repeatable import in_double, made_repeatable
 from gradverify.core.model.coordinates import flatten, unflatten
 from gradverify.core.model.generators import random_magnitudes_from
@@ -36,6 +36,7 @@ from gradverify.errors import EvaluationError
 from gradverify.result import CheckResult, Finding, Method, Verdict, worst
 
 NAME = "precision"
+_IN_FLOAT64 = Other(says="in float64")
 _NARROW = {"float16", "bfloat16", "float32"}
 _POINTS = 3  # at which an entry has to be wrong: at one alone it may be a tie or another branch
 _ASIDE = 2.0**-6  # distance of the other points from the first, relative to each input
@@ -83,7 +84,7 @@ def _against_float64(problem: Problem, wide: Problem, dtypes: str, settings: Set
             tolerated = [within_tolerances(each, settings.tolerances) for each in others]
             compared = [_suspect_in_both(*pair) for pair in zip(compared, tolerated, strict=True)]
     found = sorted(_findings(compared, given, dtypes, settings), key=excess)
-    found += (replace(each, code="GV602") for each in unjudged_findings(compared, of_outputs=False))
+    found += (replace(each, code="GV602") for each in unjudged_findings(compared, of_outputs=False, other=_IN_FLOAT64))
     remark = "" if is_plain else "; torch's own derivative of this forward is not there to compare with"
     return CheckResult(
         check=NAME,
@@ -162,6 +163,6 @@ def _findings(
     compared: Sequence[Compared], given: Sequence[Cotangent], dtypes: str, settings: Settings
 ) -> Iterator[Finding]:
     for each in compared:
-        for finding in gradient_findings(each, given, settings.max_elements, "in float64"):
+        for finding in gradient_findings(each, given, settings.max_elements, _IN_FLOAT64):
             message = f"worse than {dtypes} explains: {finding.message}"
             yield replace(finding, code="GV602", message=message)

@@ -12,6 +12,7 @@ from gradverify.checks import batching, compiling, forward_ad, gradcheck, gradgr
 from gradverify.checks.accumulated import with_backward
 from gradverify.checks.contract import check as contract
 from gradverify.checks.failures import failed_call, inconclusive, not_dense, skipped, timed_out
+from gradverify.checks.parity import check as parity
 from gradverify.checks.reference import check as reference
 from gradverify.core.model.deadline import OutOfTime
 from gradverify.core.model.generators import seed_everywhere
@@ -50,6 +51,7 @@ CHECKS = (
     Check(name=compiling.NAME, run=_causeless(compiling.run)),
     Check(name=precision.NAME, run=_causeless(precision.run)),
     Check(name=reference.NAME, run=reference.run),
+    Check(name=parity.NAME, run=_causeless(parity.run)),
 )
 
 

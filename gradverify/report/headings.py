@@ -7,12 +7,17 @@ from collections.abc import Callable
 from gradverify.report.safe import safe
 from gradverify.result import Against, Element, Finding, Index
 
+_NAMES = {
+    Against.DIFFERENCES: ("analytic", "numeric"),
+    Against.REFERENCE: ("kernel", "reference"),
+    Against.CPU: ("device", "CPU"),
+}
 Axes = Callable[[Element], tuple[Index, Index]]  # indices of an element on the rows and on the columns of a picture
 
 
 def compared_names(finding: Finding) -> tuple[str, str]:
     """Return what `analytic` and `numeric` are called in tables and pictures."""
-    return ("kernel", "reference") if finding.against is Against.REFERENCE else ("analytic", "numeric")
+    return _NAMES[finding.against]
 
 
 def is_jacobian(finding: Finding) -> bool:

@@ -3,27 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from gradverify.case import Case, TargetKind
+from gradverify.checks.parity import check as parity
 from gradverify.core.model.problem import Problem, Projection, bind, fresh, named_tensors
 from gradverify.errors import InputError
-from gradverify.run.arguments import make_argument
+from gradverify.run.arguments import make_argument, seed_everything
 from gradverify.run.call import arrange
 from gradverify.run.module import as_function, has_plain_parameters, instance_of
 from gradverify.run.reference import reference_call, with_reference
 from gradverify.run.signature import forward_parameters, kind_of
 from gradverify.sampling.seeding import derived_seed
 
+_CPU = "cpu"
+
 
 def build(case: Case, target: Any, reference: Any = None) -> Problem:
     """Return the problem of differentiating `target` at the case's inputs, and its reference if there is one.
 
-    Raises LoadError, InputError, and any exception of the user's factories and constructors.
+    If devices are to be compared, it has the same problem on the CPU too. Raises LoadError, InputError, and any
+    exception of the user's factories and constructors.
     """
+    problem = _on_device_of(case, target, reference)
+    if parity.NAME not in case.checks or case.device == _CPU:
+        return problem
+    seed_everything(case.draw_key, case.seed)  # as for the first: factories then draw the same numbers
+    return replace(problem, on_cpu=_on_device_of(replace(case, device=_CPU), target, None))
+
+
+def _on_device_of(case: Case, target: Any, reference: Any) -> Problem:
     made = [make_argument(name, description, case) for name, description in case.inputs.items()]
     kind = kind_of(target)
     call = arrange({argument.name: argument.value for argument in made}, forward_parameters(target), kind)

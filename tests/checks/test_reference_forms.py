@@ -105,7 +105,7 @@ def test_a_gradient_that_is_none() -> None:
     (finding,) = found.findings
     assert (finding.code, finding.wrt, finding.total) == ("GV702", "y", 4)
     assert finding.message.partition("\n")[0] == (
-        "backward returns no gradient for y, but the reference has one that is not zero in 4 entries"
+        "backward returns no gradient for y; by the reference, it is not zero in 4 entries"
     )
     unused = held_against(lambda x, y: x.sin(), lambda x, y: x.sin() + 0 * y, drawn(4), drawn(4, seed=1))
     assert unused.verdict is Verdict.PASS

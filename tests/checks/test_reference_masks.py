@@ -166,7 +166,7 @@ def test_an_entry_at_the_edge_of_the_domain_is_no_plain_pass(dtype: torch.dtype)
     result = held_against(lambda x: AtEdge.apply(x, 0.7), torch.acos, x)
     assert (result.verdict, [finding.code for finding in result.findings]) == (Verdict.INCONCLUSIVE, ["GV705"])
     assert result.message == (
-        "1 of 3 entries of output cannot be judged: the reference is not finite there or close by"
+        "1 of 3 entries of output cannot be judged: by the reference, it is not finite there or close by"
     )
 
 

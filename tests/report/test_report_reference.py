@@ -77,6 +77,16 @@ def test_pictures_lay_a_tensor_out_by_its_last_dimension() -> None:
     assert "rows x[1] to x[3], columns [2] to [7]; a cell covers one entry" in drawn
 
 
+def test_tables_and_pictures_name_the_devices_that_are_compared() -> None:
+    found = replace(GRADIENT, code="GV707", against=Against.CPU)
+    title = "input   value  device  CPU  error  allowed  ratio  ulps"
+    assert plain(element_table(found, found.elements, Screen())[0]) == title
+    assert row_names(found)[2:4] == ("device", "CPU")
+    drawn = picture_of(found, found.elements)
+    assert drawn is not None
+    assert drawn.names == ("device", "CPU")
+
+
 def test_json_and_markdown_keep_what_elements_are_held_against() -> None:
     report = everything()
     case = report.cases[3]

@@ -10,13 +10,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-import torch
-from torch import Tensor
-
 from gradverify.case import Settings
 from gradverify.checks.contract.nodes import custom_nodes
 from gradverify.checks.failures import evaluations, not_dense, nothing_to_differentiate, skipped
 from gradverify.checks.operators import operator_findings
+from gradverify.checks.random_numbers import are_used, seeded_states
 from gradverify.checks.reference.causes import with_causes
 from gradverify.checks.reference.compare import Compared, compared_gradients, compared_outputs, within_tolerances
 from gradverify.checks.reference.cotangents import Cotangent, cotangents_for
@@ -43,8 +41,8 @@ from gradverify.checks.reference.outputs import incomparable, wrong_kind
 from gradverify.checks.reference.own_gradient import wrong_gradient
 from gradverify.checks.wording import entries_text
 from gradverify.core.model.deadline import keeping
-from gradverify.core.model.generators import forward_seed, generators_unused, seed_everywhere
-from gradverify.core.model.problem import Problem, gpus_of
+from gradverify.core.model.generators import forward_seed
+from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import Tape, record_all
 from gradverify.errors import EvaluationError
 from gradverify.evidence import Diagnose, undiagnosed
@@ -90,30 +88,18 @@ def compare(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnos
 def _recorded(problem: Problem, seed: int) -> tuple[Problem, Tape, bool]:
     """Return the problem, its record, and True if it or its reference draws random numbers: then both are seeded."""
     given = seed if problem.seed is None else problem.seed
-    before = _seeded_states(problem, given)
+    before = seeded_states(problem, given)
     tape = record_all(problem)
-    is_random = _are_used(problem, given, before)
+    is_random = are_used(problem, given, before)
     if not is_random and problem.reference is not None:
         reference = with_wide_inputs(replace(problem.reference, seed=problem.seed))
-        before = _seeded_states(problem, given)
+        before = seeded_states(problem, given)
         recorded_reference(reference)
-        is_random = _are_used(problem, given, before)
+        is_random = are_used(problem, given, before)
     if not is_random or problem.seed is not None:
         return problem, tape, is_random
     seeded = replace(problem, seed=forward_seed(seed))
     return seeded, record_all(seeded), True
-
-
-def _seeded_states(problem: Problem, seed: int) -> list[Tensor]:
-    """Seed all generators and return the states of those on the problem's GPUs."""
-    seed_everywhere(seed)
-    return [torch.cuda.get_rng_state(gpu) for gpu in gpus_of(problem)]
-
-
-def _are_used(problem: Problem, seed: int, before: Sequence[Tensor]) -> bool:
-    """Return True if a generator was used since `_seeded_states` returned `before`."""
-    states = [torch.cuda.get_rng_state(gpu) for gpu in gpus_of(problem)]
-    return not generators_unused(seed) or not all(map(torch.equal, before, states))
 
 
 def _against_own_forward(problem: Problem, tape: Tape, settings: Settings, diagnose: Diagnose) -> CheckResult:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -15,7 +16,18 @@ from gradverify.core.model.coordinates import Block, blocks, flatten
 from gradverify.result import Against, Element, ElementVerdict, Finding, Verdict
 
 
-def output_findings(found: Compared, keep: int) -> Iterator[Finding]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Other:
+    """What the values of a function are compared with."""
+
+    says: str = "by the reference"  # in front of its value, in a message
+    against: Against = Against.REFERENCE
+
+
+REFERENCE = Other()
+
+
+def output_findings(found: Compared, keep: int, other: Other = REFERENCE) -> Iterator[Finding]:
     """Yield the findings on an output, one for each of its real blocks with wrong entries; keeps `keep` elements."""
     for block in _wrong_blocks(found):
         worst = _worst_first(found, block)
@@ -25,20 +37,17 @@ def output_findings(found: Compared, keep: int) -> Iterator[Finding]:
             verdict=Verdict.FAIL,
             of=block.name,
             message=f"{_count(found, block)} of {block.name} {_differ(found, block, finite)}; "
-            f"{_worst(found, block, int(worst[0]))}",
+            f"{_worst(found, block, int(worst[0]), other)}",
             total=int(found.wrong[block.coordinates].sum()),
             elements=tuple(_elements(found, block, worst[:keep], of_output=True)),
-            against=Against.REFERENCE,
+            against=other.against,
         )
 
 
 def gradient_findings(
-    found: Compared, cotangents: Sequence[Cotangent], keep: int, right: str = "by the reference"
+    found: Compared, cotangents: Sequence[Cotangent], keep: int, other: Other = REFERENCE
 ) -> Iterator[Finding]:
-    """Yield the findings on the gradient by an input, one for each of its real blocks with wrong entries.
-
-    `right` says in a message whose value the right one is.
-    """
+    """Yield the findings on the gradient by an input, one for each of its real blocks with wrong entries."""
     for block in _wrong_blocks(found):
         worst = _worst_first(found, block)
         finite = not bool(found.not_finite[block.coordinates].any())
@@ -46,11 +55,11 @@ def gradient_findings(
         gradient = f"the gradient by {block.name}"
         message = (
             f"{_count(found, block)} of {gradient} {_differ(found, block, finite)}; for {given}, "
-            f"{_worst(found, block, int(worst[0]), right)}"
+            f"{_worst(found, block, int(worst[0]), other)}"
         )
         if found.missing:
             message = (
-                f"backward returns no gradient for {found.named.name}, but the reference has one that is not zero in "
+                f"backward returns no gradient for {found.named.name}; {other.says}, it is not zero in "
                 f"{entries_text(int(found.wrong[block.coordinates].sum()))}"
             )
         yield Finding(
@@ -60,11 +69,11 @@ def gradient_findings(
             message=message,
             total=int(found.wrong[block.coordinates].sum()),
             elements=tuple(_elements(found, block, worst[:keep], of_output=False)),
-            against=Against.REFERENCE,
+            against=other.against,
         )
 
 
-def unjudged_findings(found: Sequence[Compared], *, of_outputs: bool) -> Iterator[Finding]:
+def unjudged_findings(found: Sequence[Compared], *, of_outputs: bool, other: Other = REFERENCE) -> Iterator[Finding]:
     """Yield an inconclusive finding for each output, or gradient by an input, with entries that cannot be judged."""
     for each in found:
         for block in blocks([each.named]):
@@ -72,7 +81,7 @@ def unjudged_findings(found: Sequence[Compared], *, of_outputs: bool) -> Iterato
             if number:
                 name = block.name if of_outputs else f"the gradient by {block.name}"
                 count = f"{number:,} of {entries_text(each.unjudged[block.coordinates].numel())}"
-                message = f"{count} of {name} cannot be judged: the reference is not finite there or close by"
+                message = f"{count} of {name} cannot be judged: {other.says}, it is not finite there or close by"
                 yield Finding(
                     code="GV705",
                     verdict=Verdict.INCONCLUSIVE,
@@ -80,7 +89,7 @@ def unjudged_findings(found: Sequence[Compared], *, of_outputs: bool) -> Iterato
                     wrt=None if of_outputs else block.name,
                     message=message,
                     total=number,
-                    against=Against.REFERENCE,
+                    against=other.against,
                 )
 
 
@@ -147,11 +156,11 @@ def _differ_in(found: Compared, block: Block) -> str:
     return "differs" if wrong == 1 else "differ"
 
 
-def _worst(found: Compared, block: Block, position: int, by: str = "by the reference") -> str:
+def _worst(found: Compared, block: Block, position: int, other: Other) -> str:
     part = block.coordinates
     own, right = distinguishable(float(found.value[part][position]), float(found.exact[part][position]))
     place = f"{block.name}{index_text(block.index(position))}"
-    return f"{place} is {own}, {by} {right} ({float(found.ulps[part][position]):.2g} ulps)"
+    return f"{place} is {own}, {other.says} {right} ({float(found.ulps[part][position]):.2g} ulps)"
 
 
 def _elements(found: Compared, block: Block, positions: Tensor, *, of_output: bool) -> Iterator[Element]:

@@ -69,6 +69,7 @@ class Problem:
     cotangents: int = 0  # number of primals, the last ones, that are cotangents of that vjp
     finer: Callable[..., Any] | None = None  # `function` with its low-precision fixed tensors in float64, if any
     reference: Problem | None = None  # plain code for the same outputs, whose gradient is held against this one's
+    on_cpu: Problem | None = None  # the same function at the same numbers on the CPU, if it is on another device
     output: str = "output"  # name of a single output; "" if the function names its outputs itself
     meter: Meter = field(default_factory=Meter)
     deadline: Deadline | None = None  # user code is not called after it; None for no limit

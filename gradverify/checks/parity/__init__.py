@@ -1,0 +1,1 @@
+"""Outputs and gradients on another device compared with those on the CPU."""
