@@ -194,3 +194,23 @@ def test_tolerances_of_the_case_accept_an_error(rtol: float, verdict: Verdict) -
     problem = bind(kernel(softmax, backward=times(1.001)), (x,), names=("x",))
     problem = with_reference(problem, softmax, Call(names=("x",), args=(x,)), name="plain")
     assert run_check("reference", problem, Settings(tolerances=Tolerances(rtol=rtol))).verdict is verdict
+
+
+def cross_entropy(x: Tensor) -> Tensor:
+    rows = torch.arange(len(x))
+    return (x.logsumexp(-1) - x[rows, rows * 7 % x.shape[1]]).mean()
+
+
+@pytest.mark.parametrize("shape", [(31, 127), (256, 512)])
+def test_a_thousandth_of_an_entry_is_found_where_a_few_entries_are_far_larger(shape: tuple[int, int]) -> None:
+    """The gradient of cross entropy is about -1 at one entry of each row, and a probability at all others."""
+
+    def one_off(gradient: Tensor) -> Tensor:
+        changed = gradient.clone()
+        changed.view(-1)[gradient.numel() * 3 // 5] *= 1.001
+        return changed
+
+    x = drawn(*shape)
+    assert held_against(kernel(cross_entropy), cross_entropy, x).verdict is Verdict.PASS
+    found = held_against(kernel(cross_entropy, backward=one_off), cross_entropy, x)
+    assert (found.verdict, found.mismatched) == (Verdict.FAIL, 1)

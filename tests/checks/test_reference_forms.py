@@ -418,3 +418,8 @@ def test_a_forward_that_cannot_be_its_own_reference_is_skipped(function: type[Fu
     found = run_check("reference", bind(function.apply, [drawn(64)], names=["x"]), Settings())
     assert found.verdict is Verdict.SKIP
     assert found.message.startswith(reason)
+
+
+def test_a_gradient_of_zeros_without_memory() -> None:
+    x = torch.tensor([-1.0, 0.5, 2.0], requires_grad=True)
+    assert held_against(torch.sgn, torch.sgn, x).verdict is Verdict.PASS

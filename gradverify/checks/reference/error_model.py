@@ -4,10 +4,11 @@ The reference is evaluated in float64 at the numbers that the function gets. Its
 and cotangent is moved by up to half an ulp of the function's dtype, at random, and the reference is evaluated again.
 The scale of an entry's rounding error is
 
-    s = ½ ulp(entry) + rms of its changes under these nudges + ¼ eps · largest entry of the tensor + rounding inside,
+    s = ½ ulp(entry) + rms of its changes under these nudges + rounding on the way + eps · rms of the tensor,
 
-where the rounding of intermediate results is measured in noisy arithmetic. A tensor is wrong if its largest error in
-units of s, the rms of all errors in units of s, or the common factor <error, reference> / <reference, reference> is
+where the rounding of results on the way is measured in noisy arithmetic. The last term is for algorithms that mix
+entries, as a Fourier transform does: it is at most ¼ eps of the largest entry. A tensor is wrong if its largest error
+in units of s, the rms of all errors in units of s, or the common factor <error, reference> / <reference, reference> is
 more than F times what the nudges show. F is 4 for dtypes whose sums are accumulated in float32 and 64 for those
 accumulated in their own precision, where rounding grows as the square root of the number of terms.
 """
@@ -22,13 +23,23 @@ import torch
 from torch import Tensor
 
 from gradverify.checks.reference.finiteness import Sample, can_hold, cannot_judge, differ_in_finiteness
+from gradverify.checks.reference.magnitudes import (
+    POOLED,
+    common_factor,
+    largest_of,
+    median_of,
+    moduli,
+    pooled,
+    rms_of,
+    rms_of_rows,
+    root_mean,
+)
 
 # Measured on right kernels, 55 in float32 and 57 in bfloat16: the largest errors were 27 and 2.6 times those of nudges.
 _FACTOR, _FACTOR_LOW = 64.0, 4.0
 _TERMS = 2048  # terms of a sum up to which 64 was measured; beyond, rounding of a sequential sum grows as their root
 _LOW = 2.0**-10  # eps from which on sums are accumulated in float32
-_LARGEST = 0.25  # eps of the tensor's largest entry that every entry may be off by
-_POOLED = 0.25  # of a row's rms that each of its entries has at least: a few samples may be small by accident
+_LARGEST = 0.25  # eps of the tensor's largest entry that every entry may be off by, at most
 _SHARED = 2.0  # times the common factor that noisy arithmetic shows: it is a single sample
 _RMS = 0.5  # rms of errors in units of s that are allowed, times F: rounding to the dtype alone shows 0.58 at most
 TF32_EPS = 2.0**-10  # of the inputs of a matrix product in TF32
@@ -65,7 +76,7 @@ class _Limits:
     """What is accepted of one tensor."""
 
     scale: Tensor  # (n,) s
-    scale_of_zeros: Tensor  # (n,) s without the rounding of the largest entry, which makes no other entry zero
+    scale_of_zeros: Tensor  # (n,) s without the rounding of other entries, which makes no entry zero
     largest: float  # error of an entry in units of s
     rms: float  # of all errors in units of s
     factor: float  # common factor of the errors
@@ -96,10 +107,10 @@ def judge_tensor(sample: Sample, precision: Precision, terms: int) -> JudgedTens
     unknown = cannot_judge(sample, held)
     judged, unit = _in_units_of_largest(_with_zeros(sample, unknown | ~held | ~sample.value.isfinite()))
     inside = replace(precision, least=precision.least / unit)
-    size = _modulus(judged.exact, judged.like)
+    size = moduli(judged.exact, judged.like)
     limits = _limits(judged, size, inside, terms)
     error = judged.value - judged.exact
-    factor = _common(error, judged.exact)
+    factor = common_factor(error, judged.exact)
     error = error.abs()
     ratio = error / limits.scale
     allowed = limits.largest * torch.where(judged.value == 0, limits.scale_of_zeros, limits.scale)
@@ -107,7 +118,7 @@ def judge_tensor(sample: Sample, precision: Precision, terms: int) -> JudgedTens
     by_factor = False
     if not bool(wrong.any()):
         by_factor = abs(factor) > limits.factor
-        if _rms(ratio) > limits.rms:
+        if rms_of(ratio) > limits.rms:
             wrong, allowed = ratio > limits.rms, limits.rms * limits.scale
         elif by_factor:
             allowed = limits.factor * size
@@ -123,7 +134,7 @@ def judge_tensor(sample: Sample, precision: Precision, terms: int) -> JudgedTens
         unjudged=unknown & ~not_finite & ~rounded,
         factor=factor,
         by_factor=by_factor,
-        entry_limit=_median(limits.largest * limits.scale[nonzero] / size[nonzero]),
+        entry_limit=median_of(limits.largest * limits.scale[nonzero] / size[nonzero]),
         factor_limit=limits.factor,
     )
 
@@ -140,7 +151,7 @@ def _accumulated(terms: int) -> float:
 
 def _is_rounded(sample: Sample, limits: _Limits, precision: Precision) -> Tensor:
     """Return (n,) bool, True where the value is the reference's to within rounding of the result, without nudges."""
-    half = ulp(_modulus(sample.exact, sample.like), precision) / 2
+    half = ulp(moduli(sample.exact, sample.like), precision) / 2
     return (sample.value - sample.exact).abs() <= limits.largest * half
 
 
@@ -160,7 +171,7 @@ def _with_zeros(sample: Sample, left_out: Tensor) -> Sample:
 
 def _in_units_of_largest(sample: Sample) -> tuple[Sample, float]:
     """Return the sample divided by a power of two near the reference's largest entry, whose square may overflow."""
-    largest = _largest(sample.exact)
+    largest = largest_of(sample.exact)
     unit = 2.0 ** math.frexp(largest)[1] / 2 if largest else 1.0
     scaled = replace(
         sample,
@@ -176,14 +187,14 @@ def _in_units_of_largest(sample: Sample) -> tuple[Sample, float]:
 def _limits(sample: Sample, size: Tensor, precision: Precision, terms: int) -> _Limits:
     factor = error_factor(precision, terms)
     changes = torch.stack(sample.nudged).sub_(sample.exact)
-    shown = max(abs(_common(change, sample.exact)) for change in changes)
-    rounded = _SHARED * precision.eps * abs(_common(sample.noisy, sample.exact))
+    shown = max(abs(common_factor(change, sample.exact)) for change in changes)
+    rounded = _SHARED * precision.eps * abs(common_factor(sample.noisy, sample.exact))
     squares = changes.square_().mean(dim=0)
     scale = _scale(sample, squares, size, precision)
     return _Limits(
         scale=scale,
-        scale_of_zeros=scale - _LARGEST * precision.eps * _largest(size),
-        largest=factor * max(1.0, *(_largest(square.sqrt() / scale) for square in changes)),
+        scale_of_zeros=scale - precision.eps * _mixed(size),
+        largest=factor * max(1.0, *(largest_of(square.sqrt() / scale) for square in changes)),
         rms=factor * max(_RMS, *(float((square / scale.square()).mean().sqrt()) for square in changes)),
         factor=max(rounded, _factor_limit(sample.exact, scale, shown, precision, terms)),
     )
@@ -191,30 +202,32 @@ def _limits(sample: Sample, size: Tensor, precision: Precision, terms: int) -> _
 
 def _scale(sample: Sample, squares: Tensor, size: Tensor, precision: Precision) -> Tensor:
     """Return s, (n,); `squares` is the mean of the squared changes under nudges."""
-    scale = _pooled(squares, sample.like).add_(ulp(size, precision), alpha=0.5)
+    scale = pooled(squares, sample.like).add_(ulp(size, precision), alpha=0.5)
     if precision.eps >= _LOW:  # beside F = 64, the rounding of single results is small
-        scale.add_(_pooled(sample.noisy.square(), sample.like), alpha=precision.eps)
+        scale.add_(pooled(sample.noisy.square(), sample.like), alpha=precision.eps)
     return scale.add_(_floor(sample, size, precision))
 
 
-def _floor(sample: Sample, size: Tensor, precision: Precision) -> float:
-    """Return the part of s that all entries of a tensor share.
+def _floor(sample: Sample, size: Tensor, precision: Precision) -> Tensor:
+    """Return the part of s, (n,), that does not depend on the entry itself, but on others of its row and tensor.
 
-    Beside the rounding of the largest entry it is rounding that cancels, which nudges of inputs do not show: the
-    gradient of a bias in front of a normalisation is zero at any point. Sums are rounded in the precision of
-    accumulation, and intermediate results in the function's own, as far as that leaves no digit.
+    Beside the rounding of other entries it is rounding that cancels, which nudges of inputs do not show: the gradient
+    of a bias in front of a normalisation is zero at any point. Sums are rounded in the precision of accumulation, and
+    intermediate results in the function's own, as far as that leaves no digit.
     """
-    largest, noise = _largest(size), (sample.noisy, sample.jittered)
-    accumulated = max(map(_rms, noise)) * min(precision.eps, _EPS32)
-    stored = max(map(_largest, noise)) * precision.eps
+    largest, noise = largest_of(size), torch.maximum(sample.noisy.square(), sample.jittered.square())
+    stored = largest_of(noise) ** 0.5 * precision.eps
     lost = min(1.0, stored / largest) if largest else 1.0
-    return _LARGEST * precision.eps * largest + max(accumulated, stored * lost)
+    accumulated = rms_of_rows(noise, sample.like).clamp_(min=root_mean(noise)).mul_(POOLED * min(precision.eps, _EPS32))
+    return accumulated.clamp_(min=stored * lost).add_(precision.eps * _mixed(size))
 
 
-def _common(error: Tensor, exact: Tensor) -> float:
-    """Return <error, exact> / <exact, exact>, 0 if the reference is zero."""
-    square = float(exact @ exact)
-    return float(error @ exact) / square if square else 0.0
+def _mixed(size: Tensor) -> float:
+    """Return the rounding, in eps, that an algorithm that mixes entries adds to each: the rms of the tensor.
+
+    If most entries are far below the largest, no entry gets more than its rounding would give all of them.
+    """
+    return min(_LARGEST * largest_of(size), rms_of(size))
 
 
 def _factor_limit(exact: Tensor, scale: Tensor, shown: float, precision: Precision, terms: int) -> float:
@@ -227,32 +240,3 @@ def _factor_limit(exact: Tensor, scale: Tensor, shown: float, precision: Precisi
     independent = float((scale * exact).square_().sum()) ** 0.5 / square if square else 0.0
     accumulated = _accumulated(terms) * min(precision.eps, _EPS32)
     return max(precision.eps, accumulated, error_factor(precision, terms) * max(shown, independent))
-
-
-def _modulus(values: Tensor, like: Tensor) -> Tensor:
-    """Return magnitudes (n,); both coordinates of a complex number get its modulus, since rounding mixes them."""
-    if not like.is_complex():
-        return values.abs()
-    pairs = values.reshape(-1, 2)
-    return pairs.square().sum(dim=1, keepdim=True).sqrt().expand_as(pairs).reshape(-1)
-
-
-def _pooled(squares: Tensor, like: Tensor) -> Tensor:
-    """Return the roots of squares (n,), each at least _POOLED times the rms over the last dimension of its tensor."""
-    if not squares.numel():
-        return squares.clone()
-    width = (like.shape[-1] if like.dim() else 1) * (2 if like.is_complex() else 1)
-    rows = squares.reshape(-1, width)
-    return torch.maximum(rows, _POOLED**2 * rows.mean(dim=1, keepdim=True)).sqrt_().reshape(-1)
-
-
-def _largest(values: Tensor) -> float:
-    return float(values.abs().max()) if values.numel() else 0.0
-
-
-def _rms(values: Tensor) -> float:
-    return float((values @ values) / values.numel()) ** 0.5 if values.numel() else 0.0
-
-
-def _median(values: Tensor) -> float:
-    return float(values.median()) if values.numel() else math.inf

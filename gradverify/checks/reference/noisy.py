@@ -64,6 +64,8 @@ class _Noisy(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _with_noise(self, value: Any, share: float) -> Any:
         if not isinstance(value, Tensor) or value.dtype not in _WIDE or not value.numel():
             return value
+        if value._is_zerotensor():  # as the gradient of sgn: it has no memory, and noise leaves zeros as they are
+            return value
         noise = self._noise(value.shape, value.device)
         for dimension in range(value.dim()):
             line = [1 if place == dimension else size for place, size in enumerate(value.shape)]
