@@ -218,7 +218,10 @@ def _why_open(worst: Element) -> str:
     if worst.error_bar <= _NARROW * size:
         return "a kink close by, or rounding on the way, may explain what backward and differences say"
     if not math.isfinite(worst.numeric):
-        return "differences find no number, as at an infinite derivative or at the end of the domain"
+        return (
+            "differences find no number, as at an infinite derivative, at the end of the domain, or if rounding on the"
+            " way hides the slope"
+        )
     if worst.numeric == 0 and worst.error_bar >= _STILL * size > 0:
         return (
             "the output stands still at small steps and may move in stairs, by quantisation or by rounding on the way"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import replace
 from typing import Any
@@ -119,6 +120,19 @@ def test_why_an_entry_stays_open_is_said() -> None:
     stairs = claimed(lambda x: (x / 0.02).round() * 0.02, torch.ones_like)
     open_ = next(found for found in checked(stairs, double([0.313, -1.227, 0.771])).findings if found.code == "GV104")
     assert "undetermined: the output stands still at small steps and may move in stairs" in open_.message
+
+
+def test_no_number_because_of_rounding_is_not_said_to_be_an_infinite_derivative_only() -> None:
+    def rms_norm(x: Tensor, w: Tensor) -> Tensor:
+        wide = x.float()
+        return (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-6)).to(x.dtype) * w
+
+    generator = torch.Generator().manual_seed(2)
+    x, w = (torch.randn(shape, generator=generator).requires_grad_() for shape in ((3, 6), (6,)))
+    (open_,) = checked(rms_norm, x, w).findings
+    assert open_.code == "GV104"
+    assert not math.isfinite(open_.elements[0].numeric)
+    assert "or if rounding on the way hides the slope" in open_.message
 
 
 def test_an_input_that_nothing_depends_on_is_said_to_be_one() -> None:
