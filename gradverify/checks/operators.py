@@ -36,16 +36,27 @@ class OperatorCall:
     kwargs: Mapping[str, Any] = field(default_factory=dict)
 
 
-def operator_findings(problem: Problem) -> tuple[Finding, ...]:
-    """Return a finding per custom operator and failing test of opcheck; none if forward cannot be watched.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opchecked:
+    """What opcheck says of the custom operators that a forward calls."""
+
+    passed: tuple[str, ...] = ()  # names of the operators that pass every test
+    findings: tuple[Finding, ...] = ()  # one per operator and failing test
+
+
+def opchecked(problem: Problem) -> Opchecked:
+    """Return what opcheck says of each custom operator; nothing if forward cannot be watched, or opcheck raises.
 
     Takes one forward of the problem.
     """
     try:
         calls = operator_calls(problem)
     except EvaluationError:
-        return ()
-    return tuple(finding for made in calls for finding in _findings(made))
+        return Opchecked()
+    answers = [(_name(made), _opcheck(made.operator, made.args, made.kwargs)) for made in calls]
+    passed = [name for name, found in answers if found and set(map(str, found.values())) == {_PASSED}]
+    findings = [finding for name, found in answers for finding in _findings(name, found)]
+    return Opchecked(passed=tuple(passed), findings=tuple(findings))
 
 
 def operator_calls(problem: Problem) -> tuple[OperatorCall, ...]:
@@ -95,9 +106,12 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return fresh(value).requires_grad_(value.requires_grad and not self.depth)
 
 
-def _findings(made: OperatorCall) -> Iterator[Finding]:
-    name = str(made.operator).removesuffix(".default").replace(".", "::", 1)
-    for test, found in _opcheck(made.operator, made.args, made.kwargs).items():
+def _name(made: OperatorCall) -> str:
+    return str(made.operator).removesuffix(".default").replace(".", "::", 1)
+
+
+def _findings(name: str, answer: Mapping[str, Any]) -> Iterator[Finding]:
+    for test, found in answer.items():
         if found != _PASSED:
             text = first_line(found) if isinstance(found, BaseException) else str(found)
             message = f"torch.library.opcheck({name}) fails {test}: {text}"

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gradverify.case import Settings
-from gradverify.checks.operators import operator_calls, operator_findings
+from gradverify.checks.operators import opchecked, operator_calls
 from gradverify.checks.registry import run_check
 from gradverify.core.model.problem import Problem, bind
 from gradverify.result import Verdict
@@ -44,18 +44,19 @@ def problem_of(function: Callable[..., Any]) -> Problem:
     return bind(function, [torch.randn(4, generator=torch.Generator().manual_seed(0), requires_grad=True)], names=["x"])
 
 
-def test_operator_without_mistakes_has_no_finding(library: dict[str, Callable[..., Any]]) -> None:
-    assert operator_findings(problem_of(library["double"])) == ()
+def test_operator_without_mistakes_passes(library: dict[str, Callable[..., Any]]) -> None:
+    found = opchecked(problem_of(library["double"]))
+    assert (found.passed, found.findings) == ((f"{_NAMESPACE}::double",), ())
 
 
 def test_wrong_fake_implementation_is_found_in_the_words_of_opcheck(library: dict[str, Callable[..., Any]]) -> None:
-    found = operator_findings(problem_of(library["wrong_fake"]))
+    found = opchecked(problem_of(library["wrong_fake"])).findings
     assert {(finding.code, finding.verdict) for finding in found} == {("GV708", Verdict.FAIL)}
     assert found[0].message.startswith("torch.library.opcheck(gradverify_tests::wrong_fake) fails test_faketensor: ")
 
 
 def test_operator_that_overwrites_its_input_fails_test_schema(library: dict[str, Callable[..., Any]]) -> None:
-    found = operator_findings(problem_of(library["careless"]))
+    found = opchecked(problem_of(library["careless"])).findings
     assert any("fails test_schema: Argument x is not defined as mutable" in finding.message for finding in found)
 
 
@@ -77,6 +78,13 @@ def test_reference_reports_operators_beside_right_gradients(library: dict[str, C
     assert {finding.code for finding in result.findings} == {"GV708"}
 
 
+def test_reference_names_the_operators_that_pass(library: dict[str, Callable[..., Any]]) -> None:
+    compared = replace(problem_of(library["double"]), reference=problem_of(lambda x: 2 * x))
+    result = run_check("reference", compared, Settings())
+    assert result.verdict is Verdict.PASS
+    assert result.message.endswith(f"; torch.library.opcheck passes {_NAMESPACE}::double")
+
+
 def test_operator_inside_a_hand_written_function_needs_no_gradient_of_its_own() -> None:
     def tripled(x: Tensor) -> Tensor:
         return 3 * x
@@ -93,8 +101,8 @@ def test_operator_inside_a_hand_written_function_needs_no_gradient_of_its_own() 
         def backward(ctx: Any, grad: Tensor) -> Tensor:
             return operator(grad)
 
-    assert operator_findings(problem_of(Triple.apply)) == ()
-    (alone,) = operator_findings(problem_of(operator))
+    assert opchecked(problem_of(Triple.apply)).findings == ()
+    (alone,) = opchecked(problem_of(operator)).findings
     assert "no autograd formula was registered" in alone.message
 
 

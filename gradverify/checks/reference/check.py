@@ -13,7 +13,7 @@ from dataclasses import replace
 from gradverify.case import Settings
 from gradverify.checks.contract.nodes import custom_nodes
 from gradverify.checks.failures import evaluations, not_dense, nothing_to_differentiate, skipped
-from gradverify.checks.operators import operator_findings
+from gradverify.checks.operators import opchecked
 from gradverify.checks.random_numbers import are_used, seeded_states
 from gradverify.checks.reference.causes import with_causes
 from gradverify.checks.reference.compare import Compared, compared_gradients, compared_outputs, within_tolerances
@@ -62,9 +62,13 @@ def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) 
     found = compare(problem, settings, diagnose)
     if found.method is None:  # nothing was compared
         return found
-    wrong = tuple(operator_findings(problem))
+    operators = opchecked(problem)
+    wrong, message = operators.findings, found.message
+    if wrong and not found.findings:
+        message = wrong[0].message
+    elif operators.passed and not wrong:
+        message = f"{message}; torch.library.opcheck passes {', '.join(operators.passed)}"
     verdict = worst((found.verdict, *(finding.verdict for finding in wrong)))
-    message = wrong[0].message if wrong and not found.findings else found.message
     return replace(found, verdict=verdict, message=message, findings=(*found.findings, *wrong))
 
 
