@@ -22,7 +22,6 @@ _HEADING = re.compile(r"## (\S+) — (.+)")
 _FIRST_CODE = re.compile(r"^## (GV[0-9]{3}) — ", re.MULTILINE)
 _CODE = re.compile(r"GV[0-9]{3}")
 _FENCE = "```"
-_LAST = "\uffff"  # sorts after every code
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,9 +41,8 @@ def known_checks() -> tuple[str, ...]:
 
 
 def sections() -> tuple[Section, ...]:
-    """Return the sections of all pages: codes in ascending order, then causes in the order in which they are tried."""
-    found = [section for page in _pages() for section in parse(page)]
-    return tuple(sorted(found, key=lambda section: section.name if _CODE.fullmatch(section.name) else _LAST))
+    """Return the sections of all pages: the codes of each check, then causes in the order in which they are tried."""
+    return tuple(section for page in _pages() for section in parse(page))
 
 
 @cache
