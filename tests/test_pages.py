@@ -18,6 +18,8 @@ from tests.lent import Commands
 
 PYTHON = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
+SAVED = re.compile(r"^```yaml\n(# gradverify check .*?)^```$", re.DOTALL | re.MULTILINE)
+
 
 def text_of(name: str) -> str:
     return (ROOT / name).read_text(encoding="utf-8")
@@ -37,6 +39,8 @@ def test_commands_of_page_print_what_is_shown(name: str, commands: Commands) -> 
     assert len(steps) >= 6
     for step in steps:
         assert without_numbers(step.printed) == without_numbers(step.shown), step.command
+    written = [file.read_text(encoding="utf-8") for file in tmp_path.rglob("*.yaml")]
+    assert all(saved in written for saved in SAVED.findall(text_of(name)))
 
 
 def test_python_of_get_started_runs() -> None:

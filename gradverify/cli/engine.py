@@ -72,6 +72,7 @@ def saved_text(specs: Sequence[Spec], request: Request, folder: Path, comment: s
             dtypes=tuple(dict.fromkeys(case.dtype for case in cases)),
             devices=tuple(dict.fromkeys(case.device for case in cases)),
             samples=request.samples or 1,
+            seed=cases[0].seed,
         ),
     )
 

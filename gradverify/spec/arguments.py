@@ -10,6 +10,7 @@ from pathlib import Path
 from gradverify.errors import SpecError, Where
 from gradverify.spec.document import compose
 from gradverify.spec.files import spec_file
+from gradverify.spec.identity import NO_FILE
 from gradverify.spec.model import SpecCase
 from gradverify.spec.node import Member, Node, Place, error, mapping_node
 from gradverify.spec.read import Reading, read_documents
@@ -18,7 +19,6 @@ from gradverify.spec.wording import shortened
 _INIT = "init."  # before the name of an argument of an nn.Module's constructor
 _WORD = re.compile(r"(?P<name>[^:=]*)(?P<sign>[:=])(?P<value>.*)", re.DOTALL)
 _SIZES = re.compile(r"\s*(\d+\s*(,\s*\d+\s*)*)?")
-_NAME = "check"  # of a spec in no file
 _FORMS = "write NAME:SHAPE for a tensor, as x:2,3, or NAME=VALUE, as clip=1.5"
 
 
@@ -50,14 +50,17 @@ def read_arguments(words: Words, path: Path | None) -> Reading:
             errors += _twice(word, name, group)
             group.setdefault(name, member)
     keys = {"function": Node(where=where, plain=words.target), "inputs": mapping_node(where, inputs)}
+    keys["seed"] = Node(
+        where=where, plain=0
+    )  # written, so that the same numbers are drawn in whatever file it is saved
     if words.reference is not None:
         keys["reference"] = Node(where=_where(words.reference), plain=words.reference)
     if init:
         keys["init"] = mapping_node(where, init)
     root = mapping_node(where, {name: Member(where=node.where, node=node) for name, node in keys.items()})
-    file = spec_file(path or Path(_NAME))
+    file = spec_file(path or Path(NO_FILE))
     here = Path.cwd() / file.path.name  # paths of the document are relative to its folder
-    reading = read_documents([root], replace(file, location=here, name=file.name if path else _NAME))
+    reading = read_documents([root], replace(file, location=here, name=file.name if path else NO_FILE))
     errors += reading.errors
     specs = tuple(
         replace(spec, file=str(path or ""), cases=tuple(map(_in_line_one, spec.cases))) for spec in reading.specs

@@ -17,6 +17,7 @@ from gradverify.case import (
 )
 from gradverify.errors import SpecError, Where
 from gradverify.result import Verdict, worst
+from gradverify.spec.identity import NO_FILE
 from gradverify.spec.limits import MAX_CASES
 from gradverify.spec.model import Spec, SpecCase
 from gradverify.spec.node import Place, error
@@ -56,8 +57,11 @@ def expand(specs: Sequence[Spec], overrides: Overrides | None = None) -> tuple[C
 
 
 def case_key(spec: Spec, case: SpecCase) -> str:
-    """Return what the draw keys of a case have in common: it depends on neither other files nor on devices."""
-    return f"{spec.stem}/{case.name}"
+    """Return what the draw keys of a case have in common: it depends on neither other files nor on devices.
+
+    If a seed is written, it does not depend on the file's name either: `check` takes its place.
+    """
+    return f"{spec.stem if case.seed is None else NO_FILE}/{case.name}"
 
 
 def _cases(spec: Spec, case: SpecCase, asked: Overrides) -> Iterator[Case]:
@@ -87,7 +91,7 @@ def _cases(spec: Spec, case: SpecCase, asked: Overrides) -> Iterator[Case]:
                 dtype=dtype,
                 device=device,
                 sample=sample,
-                seed=case.seed if asked.seed is None else asked.seed,
+                seed=(case.seed or 0) if asked.seed is None else asked.seed,
                 timeout=case.timeout if asked.timeout is None else asked.timeout,
                 torch_gradcheck=case.torch_gradcheck if asked.torch_gradcheck is None else asked.torch_gradcheck,
                 tf32=case.tf32,

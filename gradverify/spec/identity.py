@@ -9,6 +9,7 @@ from pathlib import PurePath
 from gradverify.spec.limits import MAX_NAME
 from gradverify.spec.readers import Issue
 
+NO_FILE = "check"  # name of a spec that is in no file, but in the words of a command line
 _SPECS = "specs"  # the folder that no id names
 
 

@@ -165,7 +165,7 @@ class DocumentModel(BaseModel):
     dtypes: Annotated[tuple[str, ...] | None, _DTYPE_LIST] = None
     devices: Annotated[tuple[str, ...] | None, _DEVICE_LIST] = None
     samples: Annotated[int, _SAMPLES] = 1
-    seed: Annotated[int, _SEED] = 0
+    seed: Annotated[int | None, _SEED] = None  # None: 0, and draws depend on the file's name
     timeout: Annotated[float, _TIMEOUT] = DEFAULT_TIMEOUT
     rtol: Annotated[float | None, _TOLERANCE] = None
     atol: Annotated[float | None, _TOLERANCE] = None

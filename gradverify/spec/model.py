@@ -28,7 +28,7 @@ class SpecCase:
     dtypes: tuple[str, ...] | None
     devices: tuple[str, ...] | None
     samples: int
-    seed: int
+    seed: int | None  # None: 0, and draws depend on the file's name
     timeout: float
     tolerances: Mapping[str, Tolerances]  # of every known check
     torch_gradcheck: TorchGradcheck

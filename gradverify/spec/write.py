@@ -39,17 +39,18 @@ class Several:
     dtypes: tuple[str, ...]
     devices: tuple[str, ...]
     samples: int = 1
+    seed: int | None = None  # written even if it is 0
 
 
 def spec_text(case: Case, *, comment: str = "", folder: Path | None = None, several: Several | None = None) -> str:
     """Return a YAML document that reads back to an equal case, with a comment above it.
 
-    With `several`, it reads back to cases of these dtypes and devices, with so many samples.
+    With `several`, it reads back to cases of these dtypes and devices, with so many samples and this seed.
 
     Paths are relative to `folder`, the one that the document is to be written to, and absolute if it is None. These are
     left out: defaults, dims that nothing uses, a surrogate or reference that no check uses, and what only the command
-    line can say. Drawn values depend on the names of the file and of the case, which the document does not hold. Raises
-    ValueError for a value that YAML has no word for, with the name of its input.
+    line can say. Drawn values depend on the name of the case and, if no seed is written, on that of the file; the
+    document holds neither. Raises ValueError for a value that YAML has no word for, with the name of its input.
     """
     document = _document(case, folder, several or Several(dtypes=(case.dtype,), devices=(case.device,)))
     return document_text(document, comment=comment)
@@ -146,7 +147,7 @@ def _running(case: Case, several: Several) -> dict[str, Any]:
         "dtypes": None if several.dtypes == DEFAULT_DTYPES else list(several.dtypes),
         "devices": None if several.devices == DEFAULT_DEVICES else list(several.devices),
         "samples": several.samples if several.samples > 1 else None,
-        "seed": case.seed or None,
+        "seed": several.seed if several.seed is not None else case.seed or None,
         "timeout": None if case.timeout == DEFAULT_TIMEOUT else short(case.timeout),
         "torch_gradcheck": None if case.torch_gradcheck is TorchGradcheck.SMALL else str(case.torch_gradcheck),
         "precision": str(Float32Products.TF32) if case.tf32 else None,

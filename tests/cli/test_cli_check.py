@@ -147,6 +147,7 @@ def test_a_saved_spec_says_the_same(check) -> None:
         "  clip: 1.5\n"
         "dtypes: [float64, float32]\n"
         "samples: 2\n"
+        "seed: 0\n"
     )
     again = CliRunner().invoke(app, ["run", "specs/new/clipped.yaml", "-j", "0", "--json", "run.json"])
     assert again.exit_code == 1, again.stderr
@@ -157,6 +158,19 @@ def test_a_saved_spec_says_the_same(check) -> None:
         (case["id"], case["checks"][0]["findings"]) for case in run
     ]
     assert len(run) == 4
+
+
+@pytest.mark.parametrize("options", [(), ("--seed", "3")], ids=["default", "seed"])
+def test_check_draws_the_same_numbers_whether_it_saves_or_not_and_so_does_the_saved_spec(check, options) -> None:
+    words = ("ops.py:ClippedReLU", "x:5", "clip=1.5", *options)
+    check(*words, "--json", "0.json")
+    check(*words, "--save", "one.yaml", "--json", "1.json")
+    CliRunner().invoke(app, ["run", "one.yaml", "-j", "0", "--json", "2.json"])
+    Path("one.yaml").rename("other.yaml")
+    CliRunner().invoke(app, ["run", "other.yaml", "-j", "0", "--json", "3.json"])
+    seen = [json.loads(Path(f"{number}.json").read_text(encoding="utf-8"))["cases"][0] for number in range(4)]
+    findings = [case["checks"][0]["findings"] for case in seen]
+    assert findings[0] and findings == [findings[0]] * 4
 
 
 def test_a_spec_is_saved_once_and_never_over_another(check) -> None:

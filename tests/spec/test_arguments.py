@@ -55,7 +55,7 @@ def one_case(path: Path | None, *inputs: str, reference: str | None = None) -> C
     ],
 )
 def test_a_word_says_what_a_line_under_inputs_says(here: Path, word: str, written: str) -> None:
-    (here / "spec.yaml").write_text(f"function: {TARGET}\ninputs:\n  {written}\n", encoding="utf-8")
+    (here / "spec.yaml").write_text(f"function: {TARGET}\ninputs:\n  {written}\nseed: 0\n", encoding="utf-8")
     (expected,) = expand(read_paths(["spec.yaml"]).specs)
     case = one_case(Path("spec.yaml"), word)
     assert case.inputs == expected.inputs

@@ -82,6 +82,17 @@ def test_defaults(folder: Folder) -> None:
     assert case.target.file == str(folder.path / "ops" / "relu.py")
 
 
+def test_a_written_seed_makes_draws_independent_of_the_name_of_the_file(folder: Folder) -> None:
+    cases = folder.cases(TENSOR + "seed: 0\n---\n" + TENSOR + "cases: {a: {}, b: {seed: 4}}\n")
+    assert [(case.draw_key, case.seed) for case in cases] == [
+        ("check/F/sample0", 0),
+        ("s/a/sample0", 0),
+        ("check/b/sample0", 4),
+    ]
+    overridden = folder.cases(TENSOR, Overrides(seed=7))
+    assert [(case.draw_key, case.seed) for case in overridden] == [("s/F/sample0", 7)]
+
+
 def test_tolerances_of_a_check_stand_before_those_of_the_document(folder: Folder) -> None:
     (case,) = folder.cases(TENSOR + "rtol: 1e-7\natol: 1e-9\ngradcheck: {rtol: 1e-3}\n")
     assert case.tolerances == {
