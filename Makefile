@@ -31,9 +31,10 @@ format: $(READY)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# docs/checks.md from the pages beside the checks, the workers and the causes, and the site of all pages.
+# docs/checks.md from the pages beside the checks, the workers and the causes, with what their examples print when they
+# are run, and the site of all pages.
 docs: $(READY)
-	$(BIN)/python -m gradverify.catalogue docs/checks.md
+	$(BIN)/python -m benchmarks.examples docs/checks.md
 	$(MAKE) site
 
 # The site from the pages as they are, into site/. A broken link, or a page that is not in mkdocs.yml, is an error.

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -67,16 +66,29 @@ def parse(page: str) -> Iterator[Section]:
             yield Section(name=found[1], title=found[2].strip(), group=group, text=body)
 
 
-def document() -> str:
-    """Return all pages as one, from its first heading on; neighbours under the same heading share it."""
+def document(printed: Mapping[str, str] | None = None) -> str:
+    """Return all pages as one, from its first heading on; neighbours under the same heading share it.
+
+    `printed` has what the wrong example of a code or cause prints, by name: it is put above the mended one.
+    """
     parts: list[str] = []
     group = ""
     for page in _pages():
         for heading, body in _divided(page):
             repeated = heading == group
             group = heading if _GROUP.fullmatch(heading) else group
-            parts += [part for part in ("" if repeated else heading, body) if part]
+            found = _HEADING.fullmatch(heading)
+            shown = (printed or {}).get(found[1], "") if found else ""
+            parts += [part for part in ("" if repeated else heading, _with_output(body, shown)) if part]
     return "\n\n".join(parts) + "\n"
+
+
+def _with_output(body: str, printed: str) -> str:
+    """Return the text of a section with an output above its first mended example."""
+    if not printed:
+        return body
+    before, mended, after = body.partition("\nMended:")
+    return f"{before.rstrip()}\n\nPrints:\n\n{_FENCE}text\n{printed.rstrip()}\n{_FENCE}\n{mended}{after}".rstrip()
 
 
 def section_of(name: str, known: tuple[Section, ...]) -> Section | None:
@@ -120,11 +132,7 @@ def _divided(page: str) -> Iterator[tuple[str, str]]:
         heading, body = line, []
 
 
-def write_document(path: Path) -> None:
+def write_document(path: Path, printed: Mapping[str, str]) -> None:
     """Replace everything from the first heading on in the document at `path`."""
     introduction, _, _ = path.read_text(encoding="utf-8").partition("\n# ")
-    path.write_text(f"{introduction}\n{document()}", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    write_document(Path(sys.argv[1]))
+    path.write_text(f"{introduction}\n{document(printed)}", encoding="utf-8")
