@@ -101,6 +101,17 @@ def test_hooks_run_commands_that_exist() -> None:
         check_command(shlex.join([*shlex.split(hook["entry"]), *used.get("args", [])]))
 
 
+def test_a_release_is_what_passed_all_of_ci() -> None:
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8"))
+    commands = [step["run"] for step in workflow["jobs"]["build"]["steps"] if "run" in step]
+    assert commands[0] == ".ci/run"
+    assert os.access(ROOT / ".ci" / "run", os.X_OK)
+    targets = re.findall(r"(?m)^make (\S+)", (ROOT / ".ci" / "run").read_text(encoding="utf-8"))
+    assert targets == ["run", "site", "release-check", "check"]
+    known = re.findall(r"(?m)^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"))
+    assert set(targets) <= set(known)
+
+
 def test_no_input_is_pasted_into_a_script() -> None:
     for step in ACTION["runs"]["steps"]:
         assert "${{" not in step.get("run", "")
