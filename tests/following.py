@@ -84,6 +84,17 @@ def refreshed(text: str) -> str:
     return _BLOCK.sub(block, text)
 
 
+def main(names: list[str]) -> str:
+    """Put what the commands of pages print now into the pages; return what is wrong with the names, or ""."""
+    pages = [Path(name) for name in names]
+    missing = [str(page) for page in pages if not page.is_file()]
+    if missing or not pages:
+        problem = f"no such page: {', '.join(missing)}" if missing else "name a page"
+        return f"{problem}; as in: python -m tests.following docs/get-started.md"
+    for page in pages:
+        page.write_text(refreshed(page.read_text(encoding="utf-8")), encoding="utf-8")
+    return ""
+
+
 if __name__ == "__main__":
-    for name in sys.argv[1:]:
-        Path(name).write_text(refreshed(Path(name).read_text(encoding="utf-8")), encoding="utf-8")
+    sys.exit(main(sys.argv[1:]) or 0)

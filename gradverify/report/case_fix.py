@@ -113,7 +113,7 @@ def _fix(problem: Problem, room: int, screen: Screen) -> list[Line]:
     rows = [line(row) for row in mended if row.strip()]
     if not rows or len(rows) + 1 > room or any(len(row) + _INDENT > screen.width for row in mended):
         return [command]
-    return [line(f"fix (gradverify explain {page.name}):"), *indented(rows, _INDENT)]
+    return [line(f"fix as in gradverify explain {page.name}:"), *indented(rows, _INDENT)]
 
 
 def _mended(page: Section) -> list[str]:
