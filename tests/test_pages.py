@@ -39,7 +39,7 @@ def test_commands_of_page_print_what_is_shown(name: str, commands: Commands) -> 
     assert len(steps) >= 2
     for step in steps:
         assert without_numbers(step.printed) == without_numbers(step.shown), step.command
-    written = [file.read_text(encoding="utf-8") for file in tmp_path.rglob("*.yaml")]
+    written = [file.read_text(encoding="utf-8") for file in commands.folder.rglob("*.yaml")]
     assert all(saved in written for saved in SAVED.findall(text_of(name)))
 
 
