@@ -7,13 +7,14 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from tests.zoo.specimen import Specimen, at, normal, specimen
+from tests.zoo.specimen import Specimen, at, fixed, normal, specimen
 from tests.zoo.wrong import Wrong, with_backward, wrong
 
 _S, _C = "staircase", "cancellation"
 _COARSE = "small steps show stairs, large ones the slope that is claimed"
 _LOST = "backward cancels, and rounding of its input changes its answer by more than is allowed"
 _WEIGHTS = (1.0, 1e-4)
+_APART = (0.3, 0.5, 0.7, 0.9, 1.1, 1.3)
 
 
 def _rounded(step: float) -> Callable[[Tensor], Tensor]:
@@ -71,5 +72,18 @@ WRONG_STAIRCASES: tuple[Wrong, ...] = (
         (0,),
         _C,
         x=at(100.0, 100.0),
+    ),
+    wrong(
+        "off by 1e-6 where the output is off by an ulp",
+        with_backward(
+            lambda x, point: 0.04 * x.sin() + 2e-16 * (x == point),
+            lambda g, x, _: (g * 0.04 * x.cos() * (1 + 1e-6), None),
+        ),
+        "x",
+        (0,),
+        (0,),
+        _C,
+        x=at(*_APART),
+        point=fixed(*_APART, dtype=torch.float64),
     ),
 )
