@@ -7,12 +7,11 @@ inputs and cotangents to neighbouring numbers of the dtype. No float64 is needed
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from gradverify.case import Settings
-from gradverify.checks.failures import evaluations, first_line, not_dense, nothing_to_differentiate, skipped
+from gradverify.checks.failures import first_line, not_dense, nothing_to_differentiate, skipped
 from gradverify.checks.parity.alike import CODE, same_inputs, unlike, with_calls_of
 from gradverify.checks.parity.neighbours import evaluated_on_cpu, moved_to, on_the_cpu
 from gradverify.checks.random_numbers import are_used, seeded_states
@@ -23,18 +22,18 @@ from gradverify.checks.reference.evaluate import connected_outputs, evaluate_fun
 from gradverify.checks.reference.findings import (
     Other,
     agreement,
-    entry_limit,
     excess,
     gradient_findings,
     limits,
     output_findings,
+    result_of,
     unjudged_findings,
 )
 from gradverify.checks.wording import entries_text
 from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import Tape, record_all
 from gradverify.errors import EvaluationError
-from gradverify.result import Against, CheckResult, Finding, Method, Verdict, worst
+from gradverify.result import Against, CheckResult, Finding
 
 NAME = "parity"
 _ON_CPU = Other(says="on the CPU", against=Against.CPU)
@@ -67,7 +66,7 @@ def run(problem: Problem, settings: Settings) -> CheckResult:
         return skipped(NAME, problem, _does_not_run(error))
     found = tuple(unlike(tape, taped, _device(problem)))
     if found:
-        return _result(problem, found, found[0].message, ())
+        return result_of(NAME, problem, found, found[0].message, ())
     return _compared(problem, on_cpu, tape, taped, settings)
 
 
@@ -94,7 +93,7 @@ def _compared(problem: Problem, on_cpu: Problem, tape: Tape, taped: Tape, settin
     of_gradients = tuple(within_tolerances(_of_two(each), settings.tolerances) for each in of_gradients)
     found = tuple(_findings(of_outputs, of_gradients, given, _device(problem), settings))
     compared = (*of_outputs, *of_gradients)
-    return _result(problem, found, _summary(found, compared, len(given)), compared)
+    return result_of(NAME, problem, found, _summary(found, compared, len(given)), compared)
 
 
 def _of_two(found: Compared) -> Compared:
@@ -141,19 +140,3 @@ def _summary(found: Sequence[Finding], compared: Sequence[Compared], cotangents:
 def _device(problem: Problem) -> str:
     """Return the device of the first input that is not on the CPU."""
     return next(str(primal.tensor.device) for primal in problem.primals if not primal.tensor.is_cpu)
-
-
-def _result(problem: Problem, found: Sequence[Finding], message: str, compared: Sequence[Compared]) -> CheckResult:
-    limit = entry_limit(compared)
-    return CheckResult(
-        check=NAME,
-        verdict=worst([finding.verdict for finding in found] or [Verdict.PASS]),
-        message=message,
-        method=Method.DENSE if compared else None,
-        entries=sum(each.wrong.numel() for each in compared),
-        mismatched=sum(int(each.wrong.sum()) for each in compared),
-        max_error=max((float(each.error.max()) for each in compared if each.error.numel()), default=0.0),
-        detection_limit=limit if compared and math.isfinite(limit) else None,
-        evaluations=evaluations(problem),
-        findings=tuple(found),
-    )

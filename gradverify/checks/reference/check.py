@@ -6,13 +6,12 @@ from the inputs, the cotangents and the dtype (`error_model`), so there is no to
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
 from gradverify.case import Settings
 from gradverify.checks.contract.nodes import custom_nodes
-from gradverify.checks.failures import evaluations, not_dense, nothing_to_differentiate, skipped
+from gradverify.checks.failures import not_dense, nothing_to_differentiate, skipped
 from gradverify.checks.operators import opchecked
 from gradverify.checks.random_numbers import are_used, seeded_states
 from gradverify.checks.reference.causes import with_causes
@@ -29,11 +28,11 @@ from gradverify.checks.reference.evaluate import (
 )
 from gradverify.checks.reference.findings import (
     agreement,
-    entry_limit,
     excess,
     gradient_findings,
     limits,
     output_findings,
+    result_of,
     unjudged_findings,
 )
 from gradverify.checks.reference.narrow import with_advice
@@ -46,7 +45,7 @@ from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import Tape, record_all
 from gradverify.errors import EvaluationError
 from gradverify.evidence import Diagnose, undiagnosed
-from gradverify.result import CheckResult, Finding, Method, Verdict, worst
+from gradverify.result import CheckResult, Finding, Verdict, worst
 
 NAME = "reference"
 _RANDOM = "function or reference draws random numbers, which are not the same in another precision"
@@ -137,7 +136,7 @@ def _against(problem: Problem, reference: Problem, tape: Tape, settings: Setting
         text = f"{reference.name} has a wrong gradient of its own, and nothing can be compared with it: {why}"
         found = (Finding(code="GV703", verdict=Verdict.ERROR, message=text),)
     if found:
-        return _result(problem, found, found[0].message, ())
+        return result_of(NAME, problem, found, found[0].message, ())
     connected = connected_outputs(tape)
     given = cotangents_for([tape.outputs[number].tensor for number in connected], settings.seed)
     own = evaluate_function(problem, tape, connected, given)
@@ -154,9 +153,9 @@ def _against(problem: Problem, reference: Problem, tape: Tape, settings: Setting
     )
     compared = (*outputs, *gradients)
     message = _summary(found, compared, reference.name, given)
-    with keeping(_result(problem, found, message, compared)):
+    with keeping(result_of(NAME, problem, found, message, compared)):
         found = with_causes(found, problem, double, precision, settings.seed, diagnose)
-    return _result(problem, found, message, compared)
+    return result_of(NAME, problem, found, message, compared)
 
 
 def _worst_first(
@@ -177,19 +176,3 @@ def _summary(found: Sequence[Finding], compared: Sequence[Compared], name: str, 
     if not wrong:
         return found[0].message
     return f"{wrong:,} of {entries_text(total)} {'differs' if wrong == 1 else 'differ'} from {name}{limits(compared)}"
-
-
-def _result(problem: Problem, found: Sequence[Finding], message: str, compared: Sequence[Compared]) -> CheckResult:
-    limit = entry_limit(compared)
-    return CheckResult(
-        check=NAME,
-        verdict=worst([finding.verdict for finding in found] or [Verdict.PASS]),
-        message=message,
-        method=Method.DENSE if compared else None,
-        entries=sum(each.wrong.numel() for each in compared),
-        mismatched=sum(int(each.wrong.sum()) for each in compared),
-        max_error=max((float(each.error.max()) for each in compared if each.error.numel()), default=0.0),
-        detection_limit=limit if compared and math.isfinite(limit) else None,
-        evaluations=evaluations(problem),
-        findings=tuple(found),
-    )

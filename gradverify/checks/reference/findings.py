@@ -9,11 +9,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gradverify.checks.failures import evaluations
 from gradverify.checks.reference.compare import Compared
 from gradverify.checks.reference.cotangents import Cotangent
 from gradverify.checks.wording import distinguishable, entries_text, index_text
 from gradverify.core.model.coordinates import Block, blocks, flatten
-from gradverify.result import Against, Element, ElementVerdict, Finding, Verdict
+from gradverify.core.model.problem import Problem
+from gradverify.result import Against, CheckResult, Element, ElementVerdict, Finding, Method, Verdict, worst
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,3 +190,22 @@ def _up(bound: float) -> str:
     """Return a bound with two digits, rounded up."""
     digits = math.floor(math.log10(bound)) - 1 if bound > 0 else 0
     return f"{math.ceil(bound / 10.0**digits - 1e-9) * 10.0**digits:.2g}"
+
+
+def result_of(
+    check: str, problem: Problem, found: Sequence[Finding], message: str, compared: Sequence[Compared]
+) -> CheckResult:
+    """Return the result of a check that compared these tensors."""
+    limit = entry_limit(compared)
+    return CheckResult(
+        check=check,
+        verdict=worst([finding.verdict for finding in found] or [Verdict.PASS]),
+        message=message,
+        method=Method.DENSE if compared else None,
+        entries=sum(each.wrong.numel() for each in compared),
+        mismatched=sum(int(each.wrong.sum()) for each in compared),
+        max_error=max((float(each.error.max()) for each in compared if each.error.numel()), default=0.0),
+        detection_limit=limit if compared and math.isfinite(limit) else None,
+        evaluations=evaluations(problem),
+        findings=tuple(found),
+    )
