@@ -188,6 +188,61 @@ def test_causes_are_named_with_the_reference_in_place_of_differences(
     assert (finding.cause, finding.message.partition("\n")[2]) == (cause, explanation)
 
 
+def rows_from_34_zero(gradient: Tensor) -> Tensor:
+    changed = gradient.clone()
+    changed[34:] = 0
+    return changed
+
+
+OVER_ALL = "(seen in 5 random sums over all outputs)"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("change", "cause", "words"),
+    [
+        (times(-1.0), "sign-flip", f"analytic = -numeric in every entry {OVER_ALL}"),
+        (times(1 / 37), "wrong-count", f"with n = 37 = size of x's dimension 0: a count is wrong {OVER_ALL}"),
+        (shifted, "shifted", f"the gradient by x is rolled by 1 along dimension 0 {OVER_ALL}"),
+        (rows_from_34_zero, "boundary-tile", f"where x is in rows 34 to 36, the last 3 of 37 {OVER_ALL}"),
+        (torch.zeros_like, "detached", ""),
+    ],
+)
+def test_causes_in_a_jacobian_of_millions_of_entries(
+    change: Change, cause: str, words: str, dtype: torch.dtype
+) -> None:
+    x = drawn(37, 65, dtype=dtype)
+    found = held_against(kernel(functional.gelu, backward=change), functional.gelu, x)
+    (finding,) = found.findings
+    assert finding.cause == cause
+    assert finding.message.endswith(words)
+    assert max(found.evaluations.forward, found.evaluations.backward) <= 25
+
+
+def test_an_output_row_that_a_sum_forgets_is_named() -> None:
+    class ForgettingTheLastRow(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor, y: Tensor) -> Tensor:
+            ctx.save_for_backward(x, y)
+            return x * y
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+            x, y = ctx.saved_tensors
+            return grad * y, (grad * x)[:-1].sum(0)
+
+    (finding,) = held_against(ForgettingTheLastRow.apply, lambda x, y: x * y, drawn(13, 33), drawn(33)).findings
+    assert (finding.wrt, finding.cause) == ("y", "single-elements")
+    assert "1 of 13 outputs differs, in all entries: output[12, 0], where analytic = 0" in finding.message
+    assert finding.message.endswith("(seen in random sums of output over all dimensions but 0)")
+
+
+def test_an_error_without_a_pattern_in_a_large_jacobian_gets_no_cause() -> None:
+    noise = 1 + 0.5 * torch.randn(37, 65, generator=torch.Generator().manual_seed(9))
+    (finding,) = held_against(kernel(functional.gelu, backward=noise.mul), functional.gelu, drawn(37, 65)).findings
+    assert finding.cause is None
+
+
 @pytest.mark.parametrize(("rtol", "verdict"), [(1e-4, Verdict.FAIL), (1e-2, Verdict.PASS)])
 def test_tolerances_of_the_case_accept_an_error(rtol: float, verdict: Verdict) -> None:
     x = drawn(3, 5)

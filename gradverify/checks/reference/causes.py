@@ -1,4 +1,8 @@
-"""The causes of wrong gradients, from all entries of small Jacobians with the reference in place of differences."""
+"""The causes of wrong gradients, from entries of both Jacobians with the reference in place of differences.
+
+A Jacobian that is too large is replaced by that of a few weighted sums over all outputs. Causes that show in the inputs
+alone, such as a factor, a mask or a forgotten tile, show there too.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +14,13 @@ from torch import Tensor
 
 from gradverify.checks.reference.error_model import Precision, error_factor
 from gradverify.checks.reference.evaluate import by_inputs_of, connected_outputs, with_outputs
+from gradverify.checks.reference.sums import Sums, in_sums, random_sums
 from gradverify.core.backward.vjps import Backward, backward_of, outputs_in, row
 from gradverify.core.decide.verdict import Code
-from gradverify.core.model.coordinates import blocks
+from gradverify.core.estimate.samples import BAR_FACTOR
+from gradverify.core.model.coordinates import blocks, coordinates_in
 from gradverify.core.model.problem import Named, Problem
-from gradverify.core.model.tape import record, record_all
+from gradverify.core.model.tape import Tape, record_all
 from gradverify.errors import EvaluationError
 from gradverify.evidence import Diagnose, Evidence, JacobianPair, undiagnosed
 from gradverify.result import Finding
@@ -33,38 +39,63 @@ def with_causes(
 ) -> tuple[Finding, ...]:
     """Return the findings, those on gradients with a cause if one explains the error of an output's block.
 
-    `reference` is in float64. Costs a vjp of both per output; nothing is added if user code raises.
+    `reference` is in float64. Costs a vjp of both per output, or per weighted sum; nothing is added if user code
+    raises.
     """
     if diagnose is undiagnosed or all(finding.code != _GRADIENT for finding in findings):
         return tuple(findings)
     try:
-        backward = backward_of(problem, record(problem), seed)
-        if not _is_small(backward):
-            return tuple(findings)
         tape, other = record_all(problem), by_inputs_of(problem, reference)
-        wide = with_outputs(record_all(other), connected_outputs(tape))
-        pair = _jacobians(backward, backward_of(other, wide, seed), precision)
-        return tuple(_with_cause(finding, backward, pair, diagnose) for finding in findings)
+        connected = connected_outputs(tape)
+        if _is_small(problem, tape):
+            pair = _jacobians(problem, other, connected, precision, seed)
+            return tuple(_with_cause(finding, *pair, diagnose) for finding in findings)
+        for sums in random_sums([tape.outputs[number] for number in connected], seed):
+            if any(_may_show(sums, problem, finding) for finding in findings):
+                own, theirs = (in_sums(each, connected, sums) for each in (problem, other))
+                pair = _jacobians(own, theirs, (0,), precision, seed)
+                findings = [_with_cause(finding, *pair, diagnose, sums.note) for finding in findings]
     except EvaluationError:
-        return tuple(findings)
+        pass
+    return tuple(findings)
 
 
-def _is_small(backward: Backward) -> bool:
-    rows, columns = outputs_in(backward.tape), len(backward.known_vjp[1])
+def _is_small(problem: Problem, tape: Tape) -> bool:
+    rows, columns = outputs_in(tape), sum(coordinates_in(primal.tensor) for primal in problem.primals)
     return rows <= _ROWS and rows * columns <= _ENTRIES
 
 
-def _jacobians(backward: Backward, reference: Backward, precision: Precision) -> JacobianPair:
-    claimed, numeric = _rows(backward), _rows(reference)
+def _may_show(sums: Sums, problem: Problem, finding: Finding) -> bool:
+    """True if no cause is known yet, and the slices summed over are not slices of the input too."""
+    if finding.code != _GRADIENT or finding.cause:
+        return False
+    shapes = [
+        primal.tensor.shape
+        for primal in problem.primals
+        if primal.name == (finding.wrt or "").removesuffix(".real").removesuffix(".imag")
+    ]
+    return sums.dimension is None or all(sums.shape[sums.dimension] not in shape for shape in shapes)
+
+
+def _jacobians(
+    problem: Problem, reference: Problem, connected: Sequence[int], precision: Precision, seed: int
+) -> tuple[Backward, JacobianPair]:
+    """Return both Jacobians of the outputs numbered `connected`, and backward for further vjps."""
+    backward, other = (
+        backward_of(each, with_outputs(record_all(each), connected), seed) for each in (problem, reference)
+    )
+    claimed, numeric = _rows(backward), _rows(other)
     size = numeric.abs()
-    bar = error_factor(precision, len(numeric)) * precision.eps * torch.maximum(size, size.mean(dim=1, keepdim=True))
-    return JacobianPair(
+    allowed = (
+        error_factor(precision, len(numeric)) * precision.eps * torch.maximum(size, size.mean(dim=1, keepdim=True))
+    )
+    return backward, JacobianPair(
         outputs=blocks(backward.tape.outputs),
         inputs=blocks(Named(name=primal.name, tensor=primal.tensor) for primal in backward.problem.primals),
         claimed=claimed,
         numeric=numeric,
-        bar=bar,
-        code=torch.where((claimed - numeric).abs() > bar, int(Code.MISMATCH), int(Code.MATCH)),
+        bar=allowed / BAR_FACTOR,
+        code=torch.where((claimed - numeric).abs() > allowed, int(Code.MISMATCH), int(Code.MATCH)),
     )
 
 
@@ -76,13 +107,17 @@ def _rows(backward: Backward) -> Tensor:
     )
 
 
-def _with_cause(finding: Finding, backward: Backward, pair: JacobianPair, diagnose: Diagnose) -> Finding:
-    if finding.code != _GRADIENT:
+def _with_cause(
+    finding: Finding, backward: Backward, pair: JacobianPair, diagnose: Diagnose, note: str = ""
+) -> Finding:
+    if finding.code != _GRADIENT or finding.cause:
         return finding
     found = next(filter(None, map(diagnose, _evidence(finding, backward, pair))), None)
     if found is None:
         return finding
-    return replace(finding, cause=found.cause, message=f"{finding.message}\n{found.explanation}")
+    return replace(
+        finding, cause=found.cause, message=f"{finding.message}\n{found.explanation}{f' ({note})' if note else ''}"
+    )
 
 
 def _evidence(finding: Finding, backward: Backward, pair: JacobianPair) -> list[Evidence]:
