@@ -11,7 +11,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -109,9 +109,13 @@ def _subject(operator: Any, sample: Any, place: int) -> Iterator[Subject]:
 
 
 def _judged(check: str, subject: Subject, seed: int) -> Row:
+    """Return the row of one check; `reference` holds the operator against itself in float64."""
     settings, key = Settings(seed=seed, torch_gradcheck=TorchGradcheck.NEVER), f"{subject.name}, {check}"
+    problem = subject.problem
+    if check == "reference":
+        problem = replace(problem, reference=replace(problem, function=problem.finer or problem.function))
     try:
-        result = run_check(check, subject.problem, settings, undiagnosed)
+        result = run_check(check, problem, settings, undiagnosed)
     except Exception as error:  # a defect of ours, or an error of the operator: both get a row
         note = f"{type(error).__name__}: {error}".splitlines()[0]
         return Row(key=key, standing=Standing.ERROR, verdict="raised", note=note)

@@ -13,7 +13,7 @@ from gradverify.usage import Measured
 
 
 def usage_facts(case: CaseResult) -> tuple[tuple[str, str], ...]:
-    """Return `memory` and `time` with what was measured; nothing for memory that is equal, unless it is claimed."""
+    """Return `memory` and `time` with what was measured; nothing for memory that is all equal, unless it is claimed."""
     measured = case.measured
     if measured is None or measured.function is None:
         return ()
@@ -46,11 +46,16 @@ def _is_asked(measured: Measured) -> bool:
 def _memory(measured: Measured) -> Iterator[str]:
     own, other, beside = measured.function, measured.other, measured.compared_with.value
     assert own is not None, "the caller returns nothing then"
-    if measured.claim or (other is not None and own.saved_bytes != other.saved_bytes):
-        claim = f" (expected {measured.claim})" if measured.claim else ""
-        theirs = f", {beside} {bytes_text(other.saved_bytes)}" if other is not None else ""
-        yield f"keeps {bytes_text(own.saved_bytes)} for backward{theirs}{claim}"
-    if other is not None and own.peak_bytes != other.peak_bytes:
+    claim = f" (expected {measured.claim})" if measured.claim else ""
+    if other is None:
+        if claim:
+            yield f"keeps {bytes_text(own.saved_bytes)} for backward{claim}"
+        return
+    same_peak, same_saved = own.peak_bytes == other.peak_bytes, own.saved_bytes == other.saved_bytes
+    if claim or not (same_peak and same_saved):
+        theirs = f"as {beside} does" if same_saved else f"{beside} {bytes_text(other.saved_bytes)}"
+        yield f"keeps {bytes_text(own.saved_bytes)} for backward, {theirs}{claim}"
+    if not same_peak:
         yield f"peak {bytes_text(own.peak_bytes)}, {beside} {bytes_text(other.peak_bytes)}"
 
 
