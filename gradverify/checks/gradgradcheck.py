@@ -92,7 +92,7 @@ def _with_remarks(judgement: Judgement, first: Repeatable, seed: int) -> CheckRe
     Near a kink, or anything else that cannot be judged, a Hessian need not be symmetric.
     """
     result, second = judgement.result, judgement.found
-    if second is None or not result.entries or result.kinks or result.undetermined:
+    if second is None or result.verdict is Verdict.FAIL or not result.entries or result.kinks or result.undetermined:
         return result
     remarks = tuple(asymmetric(first, second, seed))
     if not remarks:

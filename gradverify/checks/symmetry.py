@@ -107,7 +107,7 @@ def _worst(vjp: _Vjp) -> _Pair | None:
     measured, directions = vjp.second.measured, vjp.directions
     sampled, noise, step = measured.sampled, measured.noise, measured.lengths.step
     constant = torch.zeros_like(step[directions.shape[1] :])  # the cotangents
-    found: list[_Pair] = []
+    worst = None
     for first in _STEPS:
         moved = [torch.cat([direction, constant]) for direction in (*directions, directions.sum(dim=0))]
         *sides, total = (directional_derivative(sampled, noise, direction, first) for direction in moved)
@@ -117,8 +117,10 @@ def _worst(vjp: _Vjp) -> _Pair | None:
         if not _adds_up(along, total):
             return None
         pairs = _pairs(vjp, along)
-        found.append(max(pairs, key=lambda pair: abs(pair.one - pair.other) / max(pair.allowed, _TINY)))
-    return found[-1] if all(abs(pair.one - pair.other) > pair.allowed for pair in found) else None
+        worst = max(pairs, key=lambda pair: abs(pair.one - pair.other) / max(pair.allowed, _TINY))
+        if abs(worst.one - worst.other) <= worst.allowed:
+            return None
+    return worst
 
 
 _TINY = torch.finfo(torch.float64).tiny

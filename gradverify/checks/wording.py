@@ -55,7 +55,9 @@ def summary_of(comparison: Comparison, verdict: Verdict) -> str:
     count = comparison.counts
     if verdict is Verdict.FAIL:
         least, wrong = "at least " if comparison.at_least else "", comparison.wrong
-        return f"{least}{wrong:,} of {entries_text(comparison.entries)} {'differs' if wrong == 1 else 'differ'}"
+        text = f"{least}{wrong:,} of {entries_text(comparison.entries)} {'differs' if wrong == 1 else 'differ'}"
+        in_doubt = count[Code.UNEXAMINED]
+        return f"{text}, {in_doubt:,} in doubt {_were(in_doubt)} not examined further" if in_doubt else text
     words = _UNJUDGED if verdict is Verdict.INCONCLUSIVE else _ACCEPTED
     parts = [f"{count[code]:,} {text}" for code, text in words.items() if count[code]]
     if verdict is Verdict.INCONCLUSIVE:
@@ -64,6 +66,10 @@ def summary_of(comparison: Comparison, verdict: Verdict) -> str:
     if comparison.sums:
         agree = f"{agree} in {comparison.sums:,} random {'sum' if comparison.sums == 1 else 'sums'}"
     return f"{agree}, {', '.join(parts)}" if parts else agree
+
+
+def _were(count: int) -> str:
+    return "was" if count == 1 else "were"
 
 
 def limit_of(comparison: Comparison) -> str:

@@ -88,7 +88,8 @@ def _evidence(numeric: Tensor, claimed: Tensor) -> Evidence:
     (wrt,) = blocks(Named(name=primal.name, tensor=primal.tensor) for primal in problem.primals)
     bar, differs = numeric.abs() * 1e-12, claimed != numeric
     code = torch.where(differs, int(Code.MISMATCH), int(Code.MATCH))
-    whole = JacobianPair(outputs=(of,), inputs=(wrt,), claimed=claimed, numeric=numeric, bar=bar, code=code)
+    pair = {"claimed": claimed, "numeric": numeric, "bar": bar, "code": code}
+    whole = JacobianPair(outputs=(of,), inputs=(wrt,), **pair, kinked=torch.zeros_like(code, dtype=torch.bool))
     return Evidence(
         of=of,
         wrt=wrt,

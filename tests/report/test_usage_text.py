@@ -52,7 +52,9 @@ KEEPS = "keeps 24 B for backward, reference 48 B (expected <= 0.5 * reference)"
         ),
     ],
 )
-def test_memory_and_time_are_said_unless_all_memory_is_equal(measured: Measured | None, facts: tuple[tuple[str, str], ...]) -> None:
+def test_memory_and_time_are_said_unless_all_memory_is_equal(
+    measured: Measured | None, facts: tuple[tuple[str, str], ...]
+) -> None:
     assert usage_facts(case(measured=measured)) == facts
 
 

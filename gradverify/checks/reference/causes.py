@@ -96,6 +96,7 @@ def _jacobians(
         numeric=numeric,
         bar=allowed / BAR_FACTOR,
         code=torch.where((claimed - numeric).abs() > allowed, int(Code.MISMATCH), int(Code.MATCH)),
+        kinked=torch.zeros_like(claimed, dtype=torch.bool),  # not known
     )
 
 

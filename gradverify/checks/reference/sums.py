@@ -56,7 +56,9 @@ def in_sums(problem: Problem, connected: Sequence[int], sums: Sums) -> Problem:
     def function(*tensors: Tensor) -> Tensor:
         outputs = call(inner, tensors)
         chosen = [outputs[number].tensor for number in connected]
-        return torch.stack([torch.stack(list(map(_product, chosen, each))).sum() for each in sums.weights]).reshape(sums.shape)
+        return torch.stack([torch.stack(list(map(_product, chosen, each))).sum() for each in sums.weights]).reshape(
+            sums.shape
+        )
 
     return replace(problem, function=function, finer=None, outputs=None, output=sums.name)
 

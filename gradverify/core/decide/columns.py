@@ -15,7 +15,7 @@ from gradverify.core.decide.verdict import Code, Judged, Part, Parts, Reason, co
 from gradverify.core.estimate import richardson
 from gradverify.core.estimate.stencil import Stencil, sample_stencil
 from gradverify.core.model.deadline import OutOfTime
-from gradverify.core.model.magnitudes import any_set
+from gradverify.core.model.magnitudes import all_set, any_set
 from gradverify.core.model.memory import chunks
 
 _COLUMN_GROUPS = 64  # column groups with clear mismatches that the ladder judges, at most; half of the rest at a time
@@ -55,7 +55,7 @@ class ConfirmationState:
     def record(self, sampled: Tensor, judged: Judged) -> bool:
         """Record the verdicts of the ladder on mismatches (C, m); True if it has confirmed all so far."""
         self._groups_left -= int(sampled.any(dim=1).sum())
-        self._refuted |= any_set(judged.code[sampled] != Code.MISMATCH)
+        self._refuted |= not _all_mismatch(judged, sampled)
         return not self._refuted
 
 
@@ -110,28 +110,68 @@ def _stages(
 
     Of many clear mismatches a sample is judged: by one ladder along a line that moves all columns, or by that of each
     column where the line does not confirm them, and by the excuses. If all of these stay mismatches, the others only
-    need the confirmation of a difference along one direction.
+    need the confirmation of a difference along one direction. If some do, only a few column groups of what is still in
+    doubt are examined: the function is wrong, whatever the others are.
     """
     judged, in_doubt = copy_of(first.judged), first.doubt
     clear = in_doubt & (first.judged.code == Code.MISMATCH) & ~first.bends
     clear &= first.judged.error > _CLEAR * first.judged.allowed
+    unclear = in_doubt & ~clear
     sampled = history.sample(clear)
-    remaining = clear & ~sampled
+    remaining, limit = clear & ~sampled, max(_FEW, int(sampled.any(dim=1).sum()))
     on_line = torch.zeros_like(sampled)
     if context.column_groups.count > 1 and any_set(sampled):
         on_line = sampled & confirmed_along_line(context, chosen, judged, sampled, excuse)
         judged = decide(judged, [(on_line, Reason.DIFFERS_IN_SUM)])
-    _apply_ladder(context, chosen, in_doubt & ~remaining & ~on_line, judged)
-    _apply_excuses(context, chosen, on_line, judged, excuse, Concerning.BACKWARD)
-    _apply_excuses(context, chosen, ~remaining & ~on_line, judged, excuse)
+    before, alone = judged, sampled & ~on_line
+    examined = _of_some_groups(unclear, limit) if any_set(on_line) else unclear
+    judged = _examined(context, chosen, before, alone | examined, on_line, excuse)
+    if not _all_mismatch(judged, sampled) and not torch.equal(examined, unclear):
+        examined = unclear
+        judged = _examined(context, chosen, before, alone | examined, on_line, excuse)
+    judged = _left_in_doubt(judged, unclear & ~examined)
     yield judged, remaining
     if history.record(sampled, judged):
         together = _confirmed_together(context, chosen, remaining, judged)
         judged, remaining = decide(judged, [(together, Reason.DIFFERS_IN_SUM)]), remaining & ~together
         yield judged, remaining
-    _apply_ladder(context, chosen, remaining, judged)
-    _apply_excuses(context, chosen, remaining, judged, excuse)
-    yield judged, torch.zeros_like(remaining)
+    if any_set(judged.code[sampled] == Code.MISMATCH):
+        examined = _of_some_groups(remaining, limit)
+        judged, remaining = _left_in_doubt(judged, remaining & ~examined), examined
+        yield judged, remaining
+    yield (
+        _examined(context, chosen, judged, remaining, torch.zeros_like(remaining), excuse),
+        torch.zeros_like(remaining),
+    )
+
+
+def _examined(
+    context: JudgingContext, chosen: Tensor, before: Judged, entries: Tensor, confirmed: Tensor, excuse: Excuses
+) -> Judged:
+    """Return the verdicts on `entries` (C, m) by ladder and excuses; those `confirmed` get the excuses of backward."""
+    judged = copy_of(before)
+    _apply_ladder(context, chosen, entries, judged)
+    _apply_excuses(context, chosen, confirmed, judged, excuse, Concerning.BACKWARD)
+    _apply_excuses(context, chosen, entries, judged, excuse)
+    return judged
+
+
+def _left_in_doubt(judged: Judged, entries: Tensor) -> Judged:
+    """Return the verdicts with entries (C, m) left in doubt, unless they agree."""
+    return decide(judged, [(entries & (judged.code != Code.MATCH), Reason.OTHERS_DIFFER)])
+
+
+def _all_mismatch(judged: Judged, entries: Tensor) -> bool:
+    """True if all of these entries (C, m) are mismatches."""
+    return all_set(judged.code[entries] == Code.MISMATCH)
+
+
+def _of_some_groups(entries: Tensor, count: int) -> Tensor:
+    """Return the entries (C, m) of some random column groups among those with any, at most `count`."""
+    groups = _shuffled(entries.any(dim=1).nonzero().squeeze(1))[:count]
+    kept = torch.zeros_like(entries)
+    kept[groups] = entries[groups]
+    return kept
 
 
 def _apply_ladder(context: JudgingContext, chosen: Tensor, doubt: Tensor, judged: Judged) -> None:

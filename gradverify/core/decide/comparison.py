@@ -118,7 +118,8 @@ class ComparisonBuilder:
             for code in torch.unique(judged.code[judged.code != Code.MATCH]).tolist():
                 hit = judged.code == code
                 self._counts[Code(code)] += int(hit.sum())
-                self._add_entries(Code(code), chosen, column_of, judged, hit)
+                if code != Code.UNEXAMINED:
+                    self._add_entries(Code(code), chosen, column_of, judged, hit)
         if judged.code.numel():
             self._extremes = with_extremes(
                 self._extremes, claimed, judged, of_column_groups(self._context.allowance, chosen)

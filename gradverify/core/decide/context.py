@@ -38,6 +38,7 @@ class JudgingContext:
     allowance: EntryTolerance
     lasting_noise: Callable[[], Tensor]  # () -> (m,), measured once: see `step_noise.persistent_noise`
     changes_at_small_steps: Callable[[], Tensor]  # () -> (m,) bool, once: see `step_noise.not_rounded_beside_one`
+    sparse: bool = False  # True if every second step of the ladder is enough
 
     @property
     def numbers_per_sample(self) -> int:
@@ -64,7 +65,7 @@ def along_line(context: JudgingContext, direction: Tensor, claimed: Tensor) -> J
         row_column_size=row_column_size(groups, size),
         scale=resolution_scale(groups, size, context.sampled.size, direction),
     )
-    return replace(context, lengths=lengths, column_groups=groups, claimed=claims, allowance=allowance)
+    return replace(context, lengths=lengths, column_groups=groups, claimed=claims, allowance=allowance, sparse=True)
 
 
 def judging_context(

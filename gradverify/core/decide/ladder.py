@@ -27,7 +27,7 @@ from gradverify.core.estimate.samples import (
 )
 from gradverify.core.estimate.smoothness import constant_half_width, constant_tail, largest_changes
 from gradverify.core.estimate.stencil import sample
-from gradverify.core.estimate.tableau import coarse_steps, fine_steps
+from gradverify.core.estimate.tableau import coarse_steps, every_second, fine_steps
 from gradverify.core.forward.length_scales import own_or_shared
 from gradverify.core.forward.noise import Noise, largest_change, rounding_only
 from gradverify.core.forward.sampler import Sampler, outputs_near
@@ -46,7 +46,9 @@ _FEW_STEPS = 5  # fine steps that are needed to refute a claim
 
 def judge_by_ladder(context: JudgingContext, chosen: Tensor) -> Judged:
     """Return the verdicts (C, m) on column groups by the coarse part of the ladder, or in doubt by all of it."""
-    samples = sample(context.sampled, context.column_groups, chosen, coarse_steps(context.lengths))
+    coarse = coarse_steps(context.lengths)
+    steps = every_second(coarse, 0) if context.sparse else coarse
+    samples = sample(context.sampled, context.column_groups, chosen, steps)
     judged, local = _judged_with_noise(context, samples, None)
     noise = torch.maximum(context.noise.upper_level, local.scatter)
     noisy = _is_dominated_by_noise(context.sampled, noise, samples)
@@ -55,7 +57,8 @@ def judge_by_ladder(context: JudgingContext, chosen: Tensor) -> Judged:
     if not len(rows):
         return judged
     finer = fine_steps(context.lengths, members(context.column_groups, chosen[rows])[0])
-    samples = joined(of_rows(samples, rows), sample(context.sampled, context.column_groups, chosen[rows], finer))
+    steps = every_second(finer, 1) if context.sparse else finer
+    samples = joined(of_rows(samples, rows), sample(context.sampled, context.column_groups, chosen[rows], steps))
     again, _ = _judged_with_noise(context, samples, local.stair_height[rows])
     outputs = torch.arange(context.sampled.value.numel(), device=chosen.device)
     judged = copy_of(judged)

@@ -37,6 +37,7 @@ class Code(IntEnum):
     )  # between the slopes of a kink, but the row as a whole is no subgradient
     NAN_PROPAGATED = ElementVerdict.UNDETERMINED  # nan, as 0 * inf: the input has an infinite derivative elsewhere
     UNFINISHED = ElementVerdict.UNDETERMINED  # time ran out before it was judged
+    UNEXAMINED = ElementVerdict.UNDETERMINED  # in doubt, beside entries that differ
 
 
 ACCEPTED = frozenset({Code.MATCH, Code.KINK, Code.EDGE})
@@ -90,6 +91,7 @@ class Reason(IntEnum):
     POSSIBLE_OBLIQUE_KINK = Code.UNDETERMINED, "a kink that no single input shows may explain the error"
     LARGER_STEPS_AGREE = Code.UNDETERMINED, "larger steps agree; the finest may lie on one stair of rounding"
     STAIRS_INSIDE = Code.UNDETERMINED, "the output lies on a stair, and larger steps agree"
+    OTHERS_DIFFER = Code.UNEXAMINED, "in doubt, and not examined further, since other entries differ"
     OUT_OF_TIME = Code.UNFINISHED, "time ran out before it was judged to the end"
 
 

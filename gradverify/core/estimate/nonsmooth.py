@@ -49,10 +49,11 @@ from gradverify.core.model.magnitudes import TINY, suffix_maximum
 from gradverify.core.tuning import CLEARLY_ABOVE, SEVERAL
 
 _RESOLVED = 1e-5  # relative to the bend: with a smaller bar, the derivative shows on which side the point lies
+_LAST_HALVING = 2.0 ** (1 - HALVINGS)  # of the steps that are halved, relative to the first
 _CANCELLED = 4.0  # units of rounding, relative to the steepest slope nearby, that cancellation may hide
 _MOST = 2.0**-10  # relative to the inputs: largest unit of rounding times growth, in any precision
 _GROWN = 2.0**7  # largest growth of the inputs inside an output that is a difference of equal numbers
-_MIDDLE_RUNGS = slice(5, 12)  # rungs neither as long as the input's scale nor so short that they lie within one stair
+_MIDDLE = (2.0**-15, 2.0**-5)  # of the first step: neither as long as the input's scale nor within one stair
 _FLOAT32_STAIR = 2.0**-20  # relative to the output: higher stairs are not those of float32
 _SETTLED = 0.05  # relative to the bend: with smaller bars, two one-sided derivatives make a kink
 
@@ -131,7 +132,7 @@ def classify_ladder(
         hidden_by_cancellation=_cancelled(sampled, samples, steepest),
         high_stair=constant_tail(sampled, samples).any(dim=1) & (height > _highest(sampled)),
         stair_height=height,
-        range_at_larger_steps=_range_of_larger_steps(difference),
+        range_at_larger_steps=_range_of_larger_steps(samples, difference),
         unsteady=shape.rough.any(dim=1) | (scatter[:, 0] > noise.level),
         scatter=scatter[:, 0],
         rounding_jump=rounding_jump(sampled, samples, measured, estimate),
@@ -178,12 +179,13 @@ def _cancelled(sampled: Sampler, samples: Samples, steepest: Tensor) -> Tensor:
     # A change below the rounding error of the tensor's largest output is hidden too.
     longest = torch.where(unchanged, samples.forth, 0.0).amax(dim=1)
     hidden_slope = sampled.size / longest.clamp(min=TINY)
-    return _CANCELLED * sampled.unit * torch.where(unchanged[:, HALVINGS - 1], torch.maximum(size, hidden_slope), 0.0)
+    still = (unchanged & _is_between(samples, _LAST_HALVING, 1.0)).any(dim=1)
+    return _CANCELLED * sampled.unit * torch.where(still, torch.maximum(size, hidden_slope), 0.0)
 
 
-def _range_of_larger_steps(difference: Tensor) -> tuple[Tensor, Tensor]:
+def _range_of_larger_steps(samples: Samples, difference: Tensor) -> tuple[Tensor, Tensor]:
     """Return the smallest and the largest difference at steps well above the finest; both (C, m)."""
-    larger_steps = difference[:, _MIDDLE_RUNGS]
+    larger_steps = torch.where(_is_between(samples, *_MIDDLE), difference, torch.nan)
     low = larger_steps.nan_to_num(torch.inf).amin(dim=1)
     high = larger_steps.nan_to_num(-torch.inf, -torch.inf, -torch.inf).amax(dim=1)
     return torch.where(torch.isfinite(low), low, torch.nan), torch.where(torch.isfinite(high), high, torch.nan)
@@ -193,4 +195,10 @@ def _steepest(sampled: Sampler, samples: Samples) -> Tensor:
     """Return the largest slope from the point to any sample on the coarsest rungs; (C, m)."""
     left, right = one_sided_quotients(sampled, samples)
     slopes = torch.maximum(left.abs().nan_to_num(0.0, 0.0), right.abs().nan_to_num(0.0, 0.0))
-    return slopes[:, :HALVINGS].amax(dim=1)
+    return torch.where(_is_between(samples, _LAST_HALVING, 1.0), slopes, 0.0).amax(dim=1)
+
+
+def _is_between(samples: Samples, least: float, most: float) -> Tensor:
+    """Mask of the steps between two fractions of the first one, which the input's dtype may round; (C, K, 1 or m)."""
+    first = samples.forth[:, :1]
+    return (samples.forth > 0.75 * least * first) & (samples.forth < 1.5 * most * first)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -50,6 +51,11 @@ def coarse_steps(lengths: LengthScales) -> Steps:
     """Return the halving steps and, by factors of four, those down to where smooth functions are almost linear."""
     exponents = [*range(HALVINGS), *range(HALVINGS + 1, round(-math.log2(COARSE)) + 2, 2)]
     return _steps_by_powers(lengths, exponents)
+
+
+def every_second(steps: Steps, first: int) -> Steps:
+    """Return every second one of the steps, from the one numbered `first`, 0 or 1."""
+    return replace(steps, factors=steps.factors[first::2])
 
 
 def fine_steps(lengths: LengthScales, chosen: Tensor) -> Steps:

@@ -24,7 +24,7 @@ from gradverify.core.tuning import LOST_UNITS, SMALL_PART
 
 _ALIKE = 1e-3  # of |claim - finest difference|: differences this near the finest one lie on the same stair
 _STEPS_ON_STAIR = 3  # steps on the stair, at least
-_EXPONENTS = range(2, 36)  # exponents of 1/2: steps relative to the largest
+_EXPONENTS = (2, 3, 4, 5, 6, 7, *range(9, 36, 2))  # of 1/2: steps relative to the largest, as those of the ladder
 _HIGHEST_STAIR = 2.0**-4  # of the largest magnitude in the output's tensor: no precision in use has higher stairs
 _DISTANCES = (0.3, 1.0, 3.0, 6.0)  # distances on either side, in length scales, at which the output should be constant
 _HEIGHTS = 4.0  # heights of a stair: error of a difference of two samples
@@ -40,7 +40,11 @@ def excuse_average(trial: ExcuseContext, judged: Judged) -> Judged:
     if not len(rows):
         return judged
     place = (rows.unsqueeze(1), outputs.unsqueeze(0))
-    factors = torch.tensor([0.5**exponent for exponent in _EXPONENTS], dtype=torch.float64, device=rows.device)
+    factors = torch.tensor(
+        [0.5**exponent for exponent in _EXPONENTS[:: 2 if context.sparse else 1]],
+        dtype=torch.float64,
+        device=rows.device,
+    )
     steps = replace(coarse_steps(context.lengths), factors=factors)
     near = focused(context, outputs)
     samples = sample(near.sampled, near.column_groups, trial.chosen[rows], steps)
