@@ -20,6 +20,7 @@ _GROUP = re.compile(r"# (.+)")
 _HEADING = re.compile(r"## (\S+) — (.+)")
 _FIRST_CODE = re.compile(r"^## (GV[0-9]{3}) — ", re.MULTILINE)
 _CODE = re.compile(r"GV[0-9]{3}")
+_MENDED = re.compile(r"^Mended\b", re.MULTILINE)
 _FENCE = "```"
 
 
@@ -87,8 +88,10 @@ def _with_output(body: str, printed: str) -> str:
     """Return the text of a section with an output above its first mended example."""
     if not printed:
         return body
-    before, mended, after = body.partition("\nMended:")
-    return f"{before.rstrip()}\n\nPrints:\n\n{_FENCE}text\n{printed.rstrip()}\n{_FENCE}\n{mended}{after}".rstrip()
+    mended = _MENDED.search(body)
+    place = mended.start() if mended else len(body)
+    shown = f"Prints:\n\n{_FENCE}text\n{printed.rstrip()}\n{_FENCE}"
+    return f"{body[:place].rstrip()}\n\n{shown}\n\n{body[place:]}".rstrip()
 
 
 def section_of(name: str, known: tuple[Section, ...]) -> Section | None:

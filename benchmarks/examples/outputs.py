@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.examples.source import Example, examples, mended_code, source_of, spec_of, wrong_code
 from gradverify.catalogue import Section, sections
+from gradverify.problem import problems_of
 from gradverify.report.case_detail import DetailOptions, case_detail
 from gradverify.report.case_fix import case_fix
 from gradverify.report.lines import to_text
@@ -31,7 +32,8 @@ def outputs(only: tuple[str, ...] = ()) -> tuple[dict[str, str], list[str]]:
     pages = {section.name: section for section in sections()}
     chosen = {name: example for name, example in examples().items() if not only or name in only}
     with tempfile.TemporaryDirectory() as folder:
-        results = _results(Path(folder), chosen, pages)
+        codes = _written(Path(folder), chosen, pages)
+        results = _results(Path(folder), codes, chosen)
     printed = {name: printed_of(results[name], name) for name in chosen}
     amiss = [
         f"{name}: the example does not show it:\n{printed[name]}" for name in chosen if not _shows(results[name], name)
@@ -59,31 +61,43 @@ def printed_of(result: CaseResult, name: str) -> str:
 
 
 def _shows(result: CaseResult, name: str) -> bool:
-    """Return True if a finding of the result has this code or cause."""
-    return any(name in (found.code, found.cause) for check in result.checks for found in check.findings)
+    """Return True if a finding of the result, or what kept it from being checked, has this code or cause."""
+    found = {name for check in result.checks for finding in check.findings for name in (finding.code, finding.cause)}
+    return name in found or name in {problem.code for problem in problems_of(result)}
 
 
-def _results(folder: Path, chosen: Mapping[str, Example], pages: Mapping[str, Section]) -> dict[str, CaseResult]:
-    """Write a file and a spec for each example into `folder`, run them all in this process, and return the results."""
+def _written(folder: Path, chosen: Mapping[str, Example], pages: Mapping[str, Section]) -> tuple[str, ...]:
+    """Write a module and a spec for each wrong and each mended example into `folder`; return the names of the specs."""
+    names: list[str] = []
     for name, example in chosen.items():
         wrong = wrong_code(pages[name])
-        sources = {name: source_of(example, wrong)}
+        codes = {name: wrong}
         if example.mended and mended_code(pages[name]):
-            sources[name + _MENDED] = source_of(example, mended_code(pages[name]), wrong)
-        for stem, source in sources.items():
+            codes[name + _MENDED] = mended_code(pages[name])
+        for stem, code in codes.items():
             module = stem.replace("-", "_") + ".py"
-            (folder / module).write_text(source, encoding="utf-8")
-            (folder / f"{stem}.yaml").write_text(spec_of(example, module), encoding="utf-8")
+            (folder / module).write_text(source_of(example, code, wrong), encoding="utf-8")
+            (folder / f"{stem}.yaml").write_text(spec_of(example, module, code), encoding="utf-8")
+        names += codes
+    return tuple(names)
+
+
+def _results(folder: Path, names: Iterable[str], chosen: Mapping[str, Example]) -> dict[str, CaseResult]:
+    """Run the specs of these names in `folder`, those that end their process in a worker; results by name."""
+    groups: dict[int, list[Path]] = {}
+    for name in names:
+        example = chosen[name.removesuffix(_MENDED)]
+        groups.setdefault(1 if example.worker else 0, []).append(Path(f"{name}.yaml"))
     before = Path.cwd()
     os.chdir(folder)
     try:
-        return _run()
+        found = [case for workers, specs in groups.items() for case in _run(specs, workers)]
     finally:
         os.chdir(before)
+    return {case.id.partition("/")[0]: case for case in found}
 
 
-def _run() -> dict[str, CaseResult]:
-    """Run every spec of the working directory, and return the results by the names of the specs."""
-    specs = read_paths([Path()]).specs
-    outcome = run_cases(expand(specs), specs, RunOptions(workers=0), lambda event: None)
-    return {case.id.partition("/")[0]: case for case in outcome.report.cases}
+def _run(files: list[Path], workers: int) -> tuple[CaseResult, ...]:
+    """Run specs in this process, or in a worker, and return the results."""
+    specs = read_paths(files).specs
+    return run_cases(expand(specs), specs, RunOptions(workers=workers), lambda event: None).report.cases

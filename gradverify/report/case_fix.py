@@ -117,7 +117,10 @@ def _fix(problem: Problem, room: int, screen: Screen) -> list[Line]:
 
 
 def _mended(page: Section) -> list[str]:
-    """Return the lines of code under "Mended:" on the page, none if it has no such example."""
+    """Return the lines of code under "Mended:" on the page, none if it has no such example.
+
+    An example under "Mended, by another point:" and the like mends the page's wrong example and hardly any other.
+    """
     code = page.text.partition("Mended:\n")[2].lstrip("\n").splitlines()
     end = next((number for number, row in enumerate(code) if row.strip() and not row.startswith(" ")), len(code))
     return dedent("\n".join(code[:end])).rstrip().splitlines()

@@ -63,6 +63,16 @@ def test_every_cause_has_a_fix(cause: str) -> None:
     assert "Mended:" in page_of(cause).text
 
 
+@pytest.mark.parametrize(("code", "shown_there"), [("GV103", True), ("GV104", False), ("GV904", False)])
+def test_an_example_that_mends_nothing_but_itself_is_named_and_not_shown(code: str, shown_there: bool) -> None:
+    first = masked()
+    check = first.checks[0]
+    coded = replace(check, findings=(replace(check.findings[0], code=code, cause=None),))
+    rows = shown(replace(first, checks=(coded,)))
+    command = f"gradverify explain {code}"
+    assert (f"  fix as in {command}:" if shown_there else f"  fix: {command}") in rows
+
+
 def test_cases_as_expected_are_named_together_in_one_line() -> None:
     good = [replace(case(), id=f"good/number-{number}/cpu") for number in range(30)]
     rows = report_lines(report(*good, masked(), skipped()), Screen(), DetailOptions(detail=Detail.BRIEF))
