@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from textwrap import dedent
 
@@ -56,8 +57,9 @@ def _evidence(case: CaseResult, worst: Problem, others: Sequence[Problem], scree
     if worst.finding is not None:
         rows += indented(_table(worst.finding, narrowed(screen, _INDENT)), _INDENT)
     if others:
-        names = ", ".join(dict.fromkeys(_named(other) for other in others))
-        rows.append(line(shortened(f"also: {safe(names)}", screen.width, screen.glyphs.ellipsis)))
+        names = Counter(map(_named, others))
+        more = ", ".join(f"{count} more {name}" if name == _named(worst) else name for name, count in names.items())
+        rows.append(line(shortened(f"also: {safe(more)}", screen.width, screen.glyphs.ellipsis)))
     command = reproduce_command(case)
     return [*rows, *(command_lines("reproduce:", command, screen.width) if command else [])]
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from gradverify.report import numbers
 from gradverify.report.headings import compared_names
-from gradverify.report.lines import BAD, DIM, GOOD, HEAD, Line, line, pad, pad_left, span, widest
+from gradverify.report.lines import BAD, DIM, HEAD, Line, line, pad, pad_left, span, widest
 from gradverify.report.safe import safe
 from gradverify.report.screen import Screen
 from gradverify.result import Against, Element, ElementVerdict, Finding, Index
@@ -32,7 +32,8 @@ class Kind(StrEnum):
     VERDICT = "verdict"
 
 
-_STYLES = {Kind.ANALYTIC: BAD, Kind.NUMERIC: GOOD, Kind.ALLOWED: DIM, Kind.RATIO: HEAD}
+_STYLES = {Kind.ALLOWED: DIM, Kind.RATIO: HEAD}
+_WRONG = {Kind.ANALYTIC: BAD}  # the same, of an element that is accused
 _ON_POINT = frozenset({Kind.VALUE, Kind.ANALYTIC, Kind.NUMERIC})  # aligned on the decimal point
 _TO_LEFT = frozenset({Kind.INPUT, Kind.OUTPUT, Kind.VERDICT})
 _PLACE = frozenset({Kind.INPUT, Kind.VALUE, Kind.OUTPUT})  # where the element is: the first line, when there are two
@@ -70,6 +71,7 @@ class Column:
     kind: Kind
     title: str
     cells: tuple[str, ...]
+    styles: tuple[str, ...]  # of the cells
 
 
 def element_table(finding: Finding, elements: Sequence[Element], screen: Screen) -> list[Line]:
@@ -100,8 +102,9 @@ def columns_of(finding: Finding, elements: Sequence[Element], screen: Screen, la
     texts = [_texts(names, element, bars, layout) for element in elements]
     titles = _titles(finding, names, bars, layout)
     left_out = _left_out(finding, elements)
+    wrong = [element.verdict is ElementVerdict.MISMATCH for element in elements]
     return [
-        _column(kind, titles[kind], column)
+        _column(kind, titles[kind], column, wrong)
         for kind, column in zip(Kind, zip(*texts, strict=True), strict=True)
         if kind not in left_out
     ]
@@ -146,11 +149,14 @@ def _texts(names: tuple[str, str], element: Element, bars: str, layout: Layout) 
     )
 
 
-def _column(kind: Kind, title: str, texts: Sequence[str]) -> Column:
+def _column(kind: Kind, title: str, texts: Sequence[str], wrong: Sequence[bool]) -> Column:
     aligned = numbers.align_points(texts) if kind in _ON_POINT else list(texts)
     width = widest([title, *aligned])
     fit = pad if kind in _TO_LEFT else pad_left
-    return Column(kind=kind, title=fit(title, width), cells=tuple(fit(text, width) for text in aligned))
+    cells = tuple(fit(text, width) for text in aligned)
+    style = _STYLES.get(kind, "")
+    styles = tuple(_WRONG.get(kind, style) if accused else style for accused in wrong)
+    return Column(kind=kind, title=fit(title, width), cells=cells, styles=styles)
 
 
 def _width(columns: Sequence[Column]) -> int:
@@ -171,7 +177,7 @@ def _rows(columns: Sequence[Column]) -> list[Line]:
 
 
 def _row(columns: Sequence[Column], number: int) -> Line:
-    parts = [span(column.cells[number], _STYLES.get(column.kind, "")) for column in columns]
+    parts = [span(column.cells[number], column.styles[number]) for column in columns]
     return tuple(piece for part in parts for piece in (part, span(_GAP)))[:-1]
 
 
@@ -187,5 +193,5 @@ def _vertical(columns: Sequence[Column]) -> list[Line]:
         for place, column in enumerate(columns):
             mark = "- " if place == 0 else "  "
             title = span(pad(column.title.strip(), width), DIM)
-            rows.append(line(mark, title, _GAP, span(column.cells[number].strip(), _STYLES.get(column.kind, ""))))
+            rows.append(line(mark, title, _GAP, span(column.cells[number].strip(), column.styles[number])))
     return rows

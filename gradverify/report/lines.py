@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 GOOD = "green"
 BAD = "bold red"
-WARN = "yellow"
+WARN = "magenta"  # yellow cannot be read on white
 DIM = "dim"
 HEAD = "bold"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from gradverify.report.lines import cells
 
 _GLUED = ("±", "+/-", "=")  # a number and its error bar stay on one line
+_UNITS = frozenset(("B", "KiB", "MiB", "GiB", "TiB", "s", "ms", "%"))  # so do a number and its unit
 
 
 def safe(text: str) -> str:
@@ -49,12 +50,16 @@ def _words(paragraph: str) -> list[str]:
     words: list[str] = []
     glue = False
     for word in paragraph.split():
-        if words and (glue or word in _GLUED):
+        if words and (glue or word in _GLUED or _is_unit_of(word, words[-1])):
             words[-1] = f"{words[-1]} {word}"
         else:
             words.append(word)
         glue = word in _GLUED
     return words
+
+
+def _is_unit_of(word: str, number: str) -> bool:
+    return number[-1].isdigit() and word.rstrip(".,:;)") in _UNITS
 
 
 def _visible(character: str) -> str:

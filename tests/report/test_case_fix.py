@@ -63,6 +63,14 @@ def test_every_cause_has_a_fix(cause: str) -> None:
     assert "Mended:" in page_of(cause).text
 
 
+def test_other_findings_are_counted_where_they_have_the_same_code() -> None:
+    first = masked()
+    check = first.checks[0]
+    alike = tuple(replace(check.findings[0], wrt=name, message=f"{name} differs") for name in ("x", "y", "z"))
+    rows = shown(replace(first, checks=(replace(check, findings=alike), *first.checks[1:])))
+    assert "  also: 2 more gradcheck GV101" in rows
+
+
 @pytest.mark.parametrize(("code", "shown_there"), [("GV103", True), ("GV104", False), ("GV904", False)])
 def test_an_example_that_mends_nothing_but_itself_is_named_and_not_shown(code: str, shown_there: bool) -> None:
     first = masked()

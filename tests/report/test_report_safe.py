@@ -42,6 +42,11 @@ def test_a_number_keeps_its_error_bar() -> None:
     assert fold("the value is 0.5 ± 2e-11 here", 20) == ["the value is", "0.5 ± 2e-11 here"]
 
 
+def test_a_number_keeps_its_unit() -> None:
+    assert fold("peak 120 B, plain torch 138 B", 27) == ["peak 120 B, plain torch", "138 B"]
+    assert fold("the matrix B, and A", 12) == ["the matrix", "B, and A"]
+
+
 def test_a_traceback_keeps_its_shape() -> None:
     assert fold('Traceback:\n  File "a.py"\n    raise\x1b', 40) == ["Traceback:", '  File "a.py"', r"    raise\x1b"]
 

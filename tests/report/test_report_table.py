@@ -11,12 +11,12 @@ from report_specimens import case, element, finding, masked, report
 
 from gradverify.report.case_detail import DetailOptions
 from gradverify.report.element_table import element_table, named
-from gradverify.report.lines import cells, plain
+from gradverify.report.lines import BAD, cells, plain
 from gradverify.report.paint import Colour, paint
 from gradverify.report.reproduce import reproduce_command
 from gradverify.report.screen import ASCII, UNICODE, Screen, glyphs_for
 from gradverify.report.terminal import report_lines
-from gradverify.result import Element
+from gradverify.result import Element, ElementVerdict
 
 elements = st.builds(
     Element,
@@ -117,6 +117,13 @@ def test_colour_changes_no_letter() -> None:
         assert "\x1b[" in painted
         stripped = re.sub(r"\x1b\[[0-9;]*m", "", painted)
         assert [row.rstrip() for row in stripped.splitlines()] == bare.splitlines()
+
+
+def test_only_what_backward_says_of_an_accused_element_is_red() -> None:
+    elements = (element(0, analytic=3.0), element(1, analytic=4.0, verdict=ElementVerdict.KINK))
+    for width in (140, 20):
+        rows = element_table(finding(elements=elements), elements, Screen(width=width))
+        assert [part.text.strip() for row in rows for part in row if part.style == BAD] == ["3"]
 
 
 def test_nothing_to_show() -> None:
