@@ -38,7 +38,7 @@ _FIGURE = "figure.picture"
 
 
 def terminal() -> str:
-    """Return the README's first example, run now, as it looks in a terminal of 80 columns."""
+    """Return what the README's first example prints now, in a terminal of 80 columns; its command stands above."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     (code, *_) = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
     with tempfile.TemporaryDirectory() as folder:
@@ -47,7 +47,6 @@ def terminal() -> str:
     seconds = iter(_SHOWN_SECONDS)
     printed = "\n".join(_SECONDS.sub(lambda _: next(seconds), line) for line in printed.splitlines())
     console = Console(record=True, width=80, force_terminal=True, color_system="truecolor", file=io.StringIO())
-    console.print(Text(f"$ {COMMAND}"))
     console.print(Text.from_ansi(printed.rstrip("\n")), soft_wrap=True)
     svg = console.export_svg(title="gradverify", unique_id="terminal")
     svg = re.sub(r"\s*@font-face \{.*?\}", "", svg, flags=re.DOTALL)  # fetch nothing
