@@ -33,7 +33,7 @@ from gradverify.errors import EvaluationError
 _LAST_DIGIT_UNITS = 2.0  # units of rounding allowed to a claim that is a multiple of the last digit
 _SMALL_ERROR = 2.0**-10  # upper bound of a small error, if one unit of rounding is less
 _LARGEST_SCATTER = 2.0**-24  # of the largest in the row: claims that scatter by more are on several pieces
-_SCATTER = range(1, 17, 2)  # exponents of 2: distances in ulps of pairs of opposite points
+_SCATTER_PAIRS = 16  # pairs of opposite points, from 2 ulps on, each twice as far as the one before
 _ROW_GROUPS = 64  # row groups that are examined, one vjp each at every point
 _RIGHT = 1e-5  # of the entry: error of a right formula in double precision
 
@@ -105,7 +105,7 @@ def excuse_scatter(trial: ExcuseContext, judged: Judged) -> Judged:
     if context.sampled.backward_eps or not any_set(wrong):
         return judged
     groups = _group_rows(trial, wrong)
-    points = _opposite_displacements(trial, [2.0**k * context.sampled.eps for k in _SCATTER])
+    points = _opposite_displacements(trial, [2.0**k * context.sampled.eps for k in range(1, _SCATTER_PAIRS + 1)])
     entries = _entries(trial, trial.backward, groups, points)
     means = entries.view(2, -1, *wrong.shape).mean(dim=0)  # of opposite points: a linear trend is no error
     scatter = means.amax(dim=0) - means.amin(dim=0)

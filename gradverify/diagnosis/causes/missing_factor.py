@@ -58,8 +58,12 @@ def _first_match(
     sample = ratios(seen)
     if not _varies_enough(sample, sample.values):
         return None
-    for multiple in multiples(evidence, seen):
-        constant = _common_constant(sample, multiple.factor.expand_as(seen.numeric)[sample.rows, sample.columns])
+    candidates = list(multiples(evidence, seen))
+    if not candidates:
+        return None
+    factors = [each.factor.expand_as(seen.numeric)[sample.rows, sample.columns] for each in candidates]
+    for number in _of_constant_quotient(sample, torch.stack(factors)):
+        multiple, constant = candidates[number], _common_constant(sample, factors[number])
         if constant is not None:
             found = _diagnosis(seen, multiple, constant)
             if found is not None and (constant[0] > 0 or not multiple.signed):
@@ -67,13 +71,21 @@ def _first_match(
     return None
 
 
+def _of_constant_quotient(sample: Ratios, factors: Tensor) -> list[int]:
+    """Return the rows of `factors` (N, k) to which the ratios have one quotient, which may still be zero."""
+    quotient = sample.values / factors
+    median = quotient.median(dim=1, keepdim=True).values
+    near = (quotient - median).abs() <= 2 * sample.tolerance * median.abs()
+    found: list[int] = near.all(dim=1).nonzero().flatten().tolist()
+    return found
+
+
 def _common_constant(sample: Ratios, factor: Tensor) -> tuple[float, str] | None:
-    """Return the known constant c with ratio = c·factor in all samples, and its text; None if there is none."""
+    """Return the known constant c with ratio = c·factor, and its text, if all samples have one; None if it is none."""
     if not bool(torch.isfinite(factor).all()) or not bool((factor != 0).all()) or not _varies_enough(sample, factor):
         return None
-    quotient = sample.values / factor
-    median = float(quotient.median())
-    if median == 0 or bool(((quotient - median).abs() > 2 * sample.tolerance * abs(median)).any()):
+    median = float((sample.values / factor).median())
+    if median == 0:
         return None
     accuracy = float(sample.tolerance.median())
     sign = "-" if median < 0 else ""
