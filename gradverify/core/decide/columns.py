@@ -21,7 +21,8 @@ from gradverify.core.model.memory import chunks
 _COLUMN_GROUPS = 64  # column groups with clear mismatches that the ladder judges, at most; half of the rest at a time
 _FEW = 3  # of them at a time, at least
 _ENTRIES = 1024  # clear mismatches that the ladder judges at a time
-_NOT_DETERMINED = (Code.UNDETERMINED, Code.UNDEFINED, Code.JUMP, Code.UNFINISHED)
+_UNKNOWN = (Code.UNDEFINED, Code.UNFINISHED, Code.UNEXAMINED)
+_NOT_DETERMINED = (*_UNKNOWN, Code.UNDETERMINED, Code.JUMP)
 _CLEAR = 2.0  # times the allowed error: a larger one is clear
 
 
@@ -224,8 +225,10 @@ def _with_propagated_nan(context: JudgingContext, chosen: Tensor, judged: Judged
     nan = (judged.code == Code.MISMATCH) & claimed.isnan()
     if not any_set(nan):
         return judged
-    undetermined = torch.isin(judged.code, torch.tensor(_NOT_DETERMINED, dtype=torch.int8, device=column_of.device))
-    unknown = (judged.code == Code.UNDEFINED) | (judged.code == Code.UNFINISHED)
+    undetermined, unknown = (
+        torch.isin(judged.code, torch.tensor(codes, dtype=torch.int8, device=column_of.device))
+        for codes in (_NOT_DETERMINED, _UNKNOWN)
+    )
     source = (claimed.isinf() & undetermined) | (claimed.isnan() & unknown)
     infinite = torch.zeros_like(context.sampled.point, dtype=torch.bool)
     infinite[column_of[source & (column_of >= 0)]] = True
