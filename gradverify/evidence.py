@@ -27,7 +27,7 @@ class JacobianPair:
     numeric: Tensor  # (m, n)
     bar: Tensor  # (m, n)
     code: Tensor  # (m, n) see Code
-    kinked: Tensor  # (m, n) bool: the function was seen to have a kink or a jump there
+    maybe_kinked: Tensor  # (m, n) bool: False where differences show that the function has no kink
 
     @property
     def wrong(self) -> Tensor:
@@ -121,13 +121,13 @@ def jacobian_pair(found: Investigation) -> JacobianPair | None:
     if not found.comparison.parts:
         return None
     claimed, numeric, bar = found.sampled.value.new_zeros(3, len(found.sampled.value), len(found.sampled.point))
-    code, kinked = torch.zeros_like(claimed, dtype=torch.int8), torch.zeros_like(claimed, dtype=torch.bool)
+    code, maybe_kinked = torch.zeros_like(claimed, dtype=torch.int8), torch.zeros_like(claimed, dtype=torch.bool)
     for part in found.comparison.parts:
         groups, outputs = (part.column_of >= 0).nonzero(as_tuple=True)
         entries, place = (groups, outputs), (outputs, part.column_of[groups, outputs])
         claimed[place] = part.claimed[entries]
         numeric[place], bar[place] = part.judged.numeric[entries], part.judged.bar[entries]
-        code[place], kinked[place] = part.judged.code[entries], part.judged.kinked[entries]
+        code[place], maybe_kinked[place] = part.judged.code[entries], part.judged.kinked[entries]
     sampled = found.sampled
     return JacobianPair(
         outputs=sampled.outputs,
@@ -136,7 +136,7 @@ def jacobian_pair(found: Investigation) -> JacobianPair | None:
         numeric=numeric,
         bar=bar,
         code=code,
-        kinked=kinked,
+        maybe_kinked=maybe_kinked,
     )
 
 

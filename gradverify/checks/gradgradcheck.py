@@ -89,7 +89,8 @@ def _second_look(question: Question, second: Repeatable, first: Judgement) -> Ju
 def _with_remarks(judgement: Judgement, first: Repeatable, seed: int) -> CheckResult:
     """Add a remark if backward is not a gradient, which is no fail: gradcheck judges the first derivative.
 
-    Near a kink, or anything else that cannot be judged, a Hessian need not be symmetric.
+    Near a kink, or anything else that cannot be judged, a Hessian need not be symmetric. Beside a wrong second
+    derivative it is not looked for: that has to be mended first.
     """
     result, second = judgement.result, judgement.found
     if second is None or result.verdict is Verdict.FAIL or not result.entries or result.kinks or result.undetermined:

@@ -19,6 +19,7 @@ from gradverify.diagnosis.diagnose import diagnose
 from gradverify.result import Against, CheckResult, Verdict
 from gradverify.run.call import Call
 from gradverify.run.reference import with_reference
+from tests.core.support import with_backward
 
 Change = Callable[[Tensor], Tensor]
 DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
@@ -220,21 +221,18 @@ def test_causes_in_a_jacobian_of_millions_of_entries(
 
 
 def test_an_output_row_that_a_sum_forgets_is_named() -> None:
-    class ForgettingTheLastRow(Function):
-        @staticmethod
-        def forward(ctx: Any, x: Tensor, y: Tensor) -> Tensor:
-            ctx.save_for_backward(x, y)
-            return x * y
-
-        @staticmethod
-        def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
-            x, y = ctx.saved_tensors
-            return grad * y, (grad * x)[:-1].sum(0)
-
-    (finding,) = held_against(ForgettingTheLastRow.apply, lambda x, y: x * y, drawn(13, 33), drawn(33)).findings
+    forgetting = with_backward(torch.mul, lambda grad, x, y: (grad * y, (grad * x)[:-1].sum(0)))
+    (finding,) = held_against(forgetting, torch.mul, drawn(13, 33), drawn(33)).findings
     assert (finding.wrt, finding.cause) == ("y", "single-elements")
     assert "1 of 13 outputs differs, in all entries: output[12, 0], where analytic = 0" in finding.message
     assert finding.message.endswith("(seen in random sums of output over all dimensions but 0)")
+
+
+def test_a_claim_outside_both_slopes_of_a_kink_is_named() -> None:
+    wrong = with_backward(torch.relu, lambda grad, x: grad * torch.where(x == 0, -8.0, (x > 0).to(x.dtype)))
+    x = torch.tensor([-1.0, 0.0, 2.0, 0.5], dtype=torch.float64, requires_grad=True)
+    (finding,) = held_against(wrong, torch.relu, x).findings
+    assert (finding.code, finding.cause) == ("GV702", "outside-slopes")
 
 
 def test_an_error_without_a_pattern_in_a_large_jacobian_gets_no_cause() -> None:

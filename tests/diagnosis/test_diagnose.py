@@ -89,7 +89,7 @@ def _evidence(numeric: Tensor, claimed: Tensor) -> Evidence:
     bar, differs = numeric.abs() * 1e-12, claimed != numeric
     code = torch.where(differs, int(Code.MISMATCH), int(Code.MATCH))
     pair = {"claimed": claimed, "numeric": numeric, "bar": bar, "code": code}
-    whole = JacobianPair(outputs=(of,), inputs=(wrt,), **pair, kinked=torch.zeros_like(code, dtype=torch.bool))
+    whole = JacobianPair(outputs=(of,), inputs=(wrt,), **pair, maybe_kinked=torch.zeros_like(code, dtype=torch.bool))
     return Evidence(
         of=of,
         wrt=wrt,

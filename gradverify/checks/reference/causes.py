@@ -18,7 +18,7 @@ from gradverify.checks.reference.sums import Sums, in_sums, random_sums
 from gradverify.core.backward.vjps import Backward, backward_of, outputs_in, row
 from gradverify.core.decide.verdict import Code
 from gradverify.core.estimate.samples import BAR_FACTOR
-from gradverify.core.model.coordinates import blocks, coordinates_in
+from gradverify.core.model.coordinates import Block, blocks, coordinates_in
 from gradverify.core.model.problem import Named, Problem
 from gradverify.core.model.tape import Tape, record_all
 from gradverify.errors import EvaluationError
@@ -69,12 +69,12 @@ def _may_show(sums: Sums, problem: Problem, finding: Finding) -> bool:
     """True if no cause is known yet, and the slices summed over are not slices of the input too."""
     if finding.code != _GRADIENT or finding.cause:
         return False
-    shapes = [
-        primal.tensor.shape
-        for primal in problem.primals
-        if primal.name == (finding.wrt or "").removesuffix(".real").removesuffix(".imag")
-    ]
-    return sums.dimension is None or all(sums.shape[sums.dimension] not in shape for shape in shapes)
+    wrt = next(block for block in _inputs(problem) if block.name == finding.wrt)
+    return sums.dimension is None or sums.shape[sums.dimension] not in wrt.shape
+
+
+def _inputs(problem: Problem) -> tuple[Block, ...]:
+    return blocks(Named(name=primal.name, tensor=primal.tensor) for primal in problem.primals)
 
 
 def _jacobians(
@@ -91,12 +91,12 @@ def _jacobians(
     )
     return backward, JacobianPair(
         outputs=blocks(backward.tape.outputs),
-        inputs=blocks(Named(name=primal.name, tensor=primal.tensor) for primal in backward.problem.primals),
+        inputs=_inputs(problem),
         claimed=claimed,
         numeric=numeric,
         bar=allowed / BAR_FACTOR,
         code=torch.where((claimed - numeric).abs() > allowed, int(Code.MISMATCH), int(Code.MATCH)),
-        kinked=torch.zeros_like(claimed, dtype=torch.bool),  # not known
+        maybe_kinked=torch.ones_like(claimed, dtype=torch.bool),  # the reference is not sampled
     )
 
 

@@ -21,8 +21,7 @@ from gradverify.core.model.memory import chunks
 _COLUMN_GROUPS = 64  # column groups with clear mismatches that the ladder judges, at most; half of the rest at a time
 _FEW = 3  # of them at a time, at least
 _ENTRIES = 1024  # clear mismatches that the ladder judges at a time
-_UNKNOWN = (Code.UNDEFINED, Code.UNFINISHED, Code.UNEXAMINED)
-_NOT_DETERMINED = (*_UNKNOWN, Code.UNDETERMINED, Code.JUMP)
+_NOT_DETERMINED = (Code.UNDETERMINED, Code.UNDEFINED, Code.JUMP, Code.UNFINISHED)
 _CLEAR = 2.0  # times the allowed error: a larger one is clear
 
 
@@ -140,10 +139,8 @@ def _stages(
         examined = _of_some_groups(remaining, limit)
         judged, remaining = _left_in_doubt(judged, remaining & ~examined), examined
         yield judged, remaining
-    yield (
-        _examined(context, chosen, judged, remaining, torch.zeros_like(remaining), excuse),
-        torch.zeros_like(remaining),
-    )
+    none = torch.zeros_like(remaining)
+    yield _examined(context, chosen, judged, remaining, none, excuse), none
 
 
 def _examined(
@@ -225,10 +222,8 @@ def _with_propagated_nan(context: JudgingContext, chosen: Tensor, judged: Judged
     nan = (judged.code == Code.MISMATCH) & claimed.isnan()
     if not any_set(nan):
         return judged
-    undetermined, unknown = (
-        torch.isin(judged.code, torch.tensor(codes, dtype=torch.int8, device=column_of.device))
-        for codes in (_NOT_DETERMINED, _UNKNOWN)
-    )
+    undetermined = torch.isin(judged.code, torch.tensor(_NOT_DETERMINED, dtype=torch.int8, device=column_of.device))
+    unknown = (judged.code == Code.UNDEFINED) | (judged.code == Code.UNFINISHED)
     source = (claimed.isinf() & undetermined) | (claimed.isnan() & unknown)
     infinite = torch.zeros_like(context.sampled.point, dtype=torch.bool)
     infinite[column_of[source & (column_of >= 0)]] = True

@@ -9,10 +9,10 @@ from torch import Tensor
 
 from gradverify.core.decide.context import JudgingContext, focused
 from gradverify.core.decide.verdict import Code, Judged, Reason, decide, span
-from gradverify.core.estimate.samples import Samples, central_differences, is_vanished, set_to_finest
+from gradverify.core.estimate.samples import Samples, Steps, central_differences, is_vanished, set_to_finest
 from gradverify.core.estimate.smoothness import LOW
 from gradverify.core.estimate.stencil import sample
-from gradverify.core.estimate.tableau import coarse_steps, halving_steps
+from gradverify.core.estimate.tableau import every_second, halving_steps, steps_down_to
 from gradverify.core.excuses.context import COLUMNS_EXAMINED, ExcuseContext
 from gradverify.core.forward.noise import MAX_FALL
 from gradverify.core.forward.sampler import Sampler, magnitudes, outputs_near
@@ -24,7 +24,7 @@ from gradverify.core.tuning import LOST_UNITS, SMALL_PART
 
 _ALIKE = 1e-3  # of |claim - finest difference|: differences this near the finest one lie on the same stair
 _STEPS_ON_STAIR = 3  # steps on the stair, at least
-_EXPONENTS = (2, 3, 4, 5, 6, 7, *range(9, 36, 2))  # of 1/2: steps relative to the largest, as those of the ladder
+_LONGEST, _SHORTEST = 2, 35  # exponents of 1/2: steps relative to the largest
 _HIGHEST_STAIR = 2.0**-4  # of the largest magnitude in the output's tensor: no precision in use has higher stairs
 _DISTANCES = (0.3, 1.0, 3.0, 6.0)  # distances on either side, in length scales, at which the output should be constant
 _HEIGHTS = 4.0  # heights of a stair: error of a difference of two samples
@@ -36,16 +36,11 @@ def excuse_average(trial: ExcuseContext, judged: Judged) -> Judged:
     if context.sampled.problem.order == 1:
         return judged
     rows, outputs = span(accused)
-    rows = rows[: min(COLUMNS_EXAMINED, LARGEST // (2 * len(_EXPONENTS) * context.numbers_per_sample))]
+    rows = rows[: min(COLUMNS_EXAMINED, LARGEST // (2 * len(_steps(context).factors) * context.numbers_per_sample))]
     if not len(rows):
         return judged
     place = (rows.unsqueeze(1), outputs.unsqueeze(0))
-    factors = torch.tensor(
-        [0.5**exponent for exponent in _EXPONENTS[:: 2 if context.sparse else 1]],
-        dtype=torch.float64,
-        device=rows.device,
-    )
-    steps = replace(coarse_steps(context.lengths), factors=factors)
+    steps = _steps(context)
     near = focused(context, outputs)
     samples = sample(near.sampled, near.column_groups, trial.chosen[rows], steps)
     excused = torch.zeros_like(accused)
@@ -54,6 +49,13 @@ def excuse_average(trial: ExcuseContext, judged: Judged) -> Judged:
         return judged
     bar = torch.where(excused, torch.maximum(judged.bar, judged.error), judged.bar)
     return decide(judged, [(excused, Reason.LARGER_STEPS_AGREE)], bar=bar)
+
+
+def _steps(context: JudgingContext) -> Steps:
+    """Return the steps of the ladder without the longest: their outputs are known."""
+    steps = steps_down_to(context.lengths, _SHORTEST)
+    steps = every_second(steps, 0) if context.sparse else steps
+    return replace(steps, factors=steps.factors[steps.factors <= 0.5**_LONGEST])
 
 
 def excuse_flights(trial: ExcuseContext, judged: Judged) -> Judged:

@@ -81,7 +81,10 @@ def _of_constant_quotient(sample: Ratios, factors: Tensor) -> list[int]:
 
 
 def _common_constant(sample: Ratios, factor: Tensor) -> tuple[float, str] | None:
-    """Return the known constant c with ratio = c·factor, and its text, if all samples have one; None if it is none."""
+    """Return the known constant c with ratio = c·factor, and its text; None if their quotient is no known constant.
+
+    The quotient is the same in all samples, see `_of_constant_quotient`.
+    """
     if not bool(torch.isfinite(factor).all()) or not bool((factor != 0).all()) or not _varies_enough(sample, factor):
         return None
     median = float((sample.values / factor).median())

@@ -33,7 +33,7 @@ class _Slopes:
 
 def outside_slopes(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
     """Detect wrong entries that are all at a kink, with claims below or above both one-sided derivatives."""
-    kinked = evidence.jacobians.kinked[evidence.of.coordinates, evidence.wrt.coordinates]
+    kinked = evidence.jacobians.maybe_kinked[evidence.of.coordinates, evidence.wrt.coordinates]
     columns = seen.wrong.any(0).nonzero().flatten().tolist()
     if len(columns) > _MAX_INPUTS or bool((seen.wrong & ~kinked).any()):
         return None
