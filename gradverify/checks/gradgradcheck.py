@@ -52,15 +52,18 @@ def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) 
     if ready is None:
         return inconclusive(NAME, problem, f"GV{SERIES + 4}", RANDOM)
     try:
-        second = _second(ready, settings)
+        vjps = vjp_problem(ready.problem, ready.tape, settings.seed)
+        tape_of_vjps = record(vjps)
+        if once_differentiable(tape_of_vjps):
+            return skipped(NAME, problem, "backward is declared @once_differentiable: it has no derivative of its own")
+        # It repeats because its forward does.
+        second = Repeatable(problem=vjps, tape=tape_of_vjps, sampled=sampler(vjps, tape_of_vjps))
     except Rejected:
         return skipped(
             NAME, problem, "autograd rejects what backward returned, see gradcheck: there is no vjp to differentiate"
         )
     except EvaluationError as error:
         return with_torch_outcome(_failed(problem, error), run_gradgradcheck(ready.problem, settings, ready.tape))
-    if once_differentiable(second.tape):
-        return skipped(NAME, problem, "backward is declared @once_differentiable: it has no derivative of its own")
     try:
         reconsider = _kinks_of(ready, settings)
         question = Question(check=NAME, series=SERIES, settings=settings, reconsider=reconsider, diagnose=diagnose)
@@ -113,13 +116,6 @@ def _with_reasons(result: CheckResult, problem: Problem, settings: Settings) -> 
         return result
     reasons = tuple(replace(reason, verdict=Verdict.FAIL) for reason in reasons)
     return replace(result, findings=(*reasons, *result.findings), evaluations=evaluations(problem))
-
-
-def _second(first: Repeatable, settings: Settings) -> Repeatable:
-    """Return the vjp as a problem; it repeats because its forward does."""
-    problem = vjp_problem(first.problem, first.tape, settings.seed)
-    tape = record(problem)
-    return Repeatable(problem=problem, tape=tape, sampled=sampler(problem, tape))
 
 
 def _failed(problem: Problem, error: EvaluationError) -> CheckResult:

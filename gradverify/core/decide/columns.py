@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gradverify.core.decide.context import Concerning, Excuses, JudgingContext, focused
 from gradverify.core.decide.directional_sums import are_smooth, columns_do_not_add_up, confirmed_along_line
-from gradverify.core.decide.ladder import DEPTH, judge_by_ladder
+from gradverify.core.decide.ladder import DEPTH, judge_by_ladder, judge_by_largest_steps
 from gradverify.core.decide.screen import Screened, screen
 from gradverify.core.decide.verdict import Code, Judged, Part, Parts, Reason, copy_of, decide, of_rows, put, stacked
 from gradverify.core.estimate import richardson
@@ -26,11 +26,10 @@ _CLEAR = 2.0  # times the allowed error: a larger one is clear
 
 
 class ConfirmationState:
-    """State of the clear mismatches: column groups that the ladder may still sample, and whether it confirmed all."""
+    """State of the clear mismatches: column groups that the ladder may still sample."""
 
     def __init__(self) -> None:
         self._groups_left = _COLUMN_GROUPS
-        self._refuted = False
 
     def sample(self, accused: Tensor) -> Tensor:
         """Return the mask of the mismatches (C, m) for the ladder to judge: the same outputs of some column groups.
@@ -46,40 +45,35 @@ class ConfirmationState:
         first = accused[groups][:, outputs].to(torch.int8).argmax(dim=0)  # the first group of each output
         needed = torch.unique(torch.cat([first, torch.arange(min(_FEW, len(groups)), device=first.device)]))
         rows = groups[needed[:limit]].sort().values
+        self._groups_left -= len(rows)
         outputs = accused[rows].any(dim=0).nonzero().squeeze(1)
         sampled = torch.zeros_like(accused)
         place = (rows.unsqueeze(1), _shuffled(outputs)[: _ENTRIES // len(rows)])
         sampled[place] = accused[place]
         return sampled
 
-    def record(self, sampled: Tensor, judged: Judged) -> bool:
-        """Record the verdicts of the ladder on mismatches (C, m); True if it has confirmed all so far."""
-        self._groups_left -= int(sampled.any(dim=1).sum())
-        self._refuted |= not _all_mismatch(judged, sampled)
-        return not self._refuted
-
 
 def judge_all(
     context: JudgingContext, excuse: Excuses, stencil: Stencil | None = None, known: Part | None = None
 ) -> Parts:
-    """Return the verdicts on the entries (C, m) of all column groups (C,), in order.
+    """Return the verdicts on the entries (C, m) of all column groups (C,).
 
-    `excuse` gets the mismatches that the ladder confirms. `stencil` holds samples of all column groups at the first
-    steps, if they exist; `known` are groups that have been judged.
+    `excuse` gets the mismatches that the ladder confirms. `stencil` holds samples at the first steps, if they exist;
+    `known` are groups that have been judged.
     """
-    history = ConfirmationState()
+    history, groups = ConfirmationState(), torch.arange(context.column_groups.count, device=context.claimed.device)
+    parts = [] if known is None else [known]
     if stencil is not None:
-        return [(stencil.chosen, _judge(context, stencil, history, excuse))]
-    groups = torch.arange(context.column_groups.count, device=context.sampled.point.device)
-    rest = groups if known is None else groups[~torch.isin(groups, known[0])]
-    parts = [
+        parts.append((stencil.chosen, _judge(context, stencil, history, excuse)))
+    rest = groups[~torch.isin(groups, torch.cat([groups[:0], *(chosen for chosen, _ in parts)]))]
+    parts += [
         (chosen, judge_column_groups(context, chosen, history, excuse))
         for chosen in chunks(rest, richardson.DEPTH * context.numbers_per_sample)
     ]
-    if known is None or not parts:
-        return parts if known is None else [known]
-    order = torch.cat([known[0], rest]).argsort()
-    return [(groups, of_rows(stacked([known[1], *(judged for _, judged in parts)]), order))]
+    if known is None:
+        return parts
+    order = torch.cat([chosen for chosen, _ in parts]).argsort()
+    return [(groups, of_rows(stacked([judged for _, judged in parts]), order))]
 
 
 def judge_column_groups(context: JudgingContext, chosen: Tensor, history: ConfirmationState, excuse: Excuses) -> Judged:
@@ -108,39 +102,58 @@ def _stages(
 ) -> Iterator[tuple[Judged, Tensor]]:
     """Yield the verdicts after each stage, with the mask of entries (C, m) for later ones; the other verdicts stand.
 
-    Of many clear mismatches a sample is judged: by one ladder along a line that moves all columns, or by that of each
-    column where the line does not confirm them, and by the excuses. If all of these stay mismatches, the others only
-    need the confirmation of a difference along one direction. If some do, only a few column groups of what is still in
-    doubt are examined: the function is wrong, whatever the others are.
+    One ladder along a line that moves all columns judges all clear mismatches. A sample of them is judged by the ladder
+    of each column where the line does not confirm them, and by the excuses. If all of the sample stay mismatches, the
+    others only need the confirmation of a difference along one direction. If some do, only the worst of what is still
+    in doubt is examined, for each output without a confirmed mismatch: the function is wrong, whatever the others are.
     """
-    judged, in_doubt = copy_of(first.judged), first.doubt
-    clear = in_doubt & (first.judged.code == Code.MISMATCH) & ~first.bends
+    judged, none = copy_of(first.judged), torch.zeros_like(first.doubt)
+    clear = first.doubt & (first.judged.code == Code.MISMATCH) & ~first.bends
     clear &= first.judged.error > _CLEAR * first.judged.allowed
-    unclear = in_doubt & ~clear
-    sampled = history.sample(clear)
+    sampled, unclear, on_line = history.sample(clear), first.doubt & ~clear, none
     remaining, limit = clear & ~sampled, max(_FEW, int(sampled.any(dim=1).sum()))
-    on_line = torch.zeros_like(sampled)
-    if context.column_groups.count > 1 and any_set(sampled):
-        on_line = sampled & confirmed_along_line(context, chosen, judged, sampled, excuse)
+    if any_set(remaining) or (context.column_groups.count > 1 and any_set(sampled)):
+        on_line = clear & confirmed_along_line(context, chosen, judged, clear, excuse)
         judged = decide(judged, [(on_line, Reason.DIFFERS_IN_SUM)])
-    before, alone = judged, sampled & ~on_line
-    examined = _of_some_groups(unclear, limit) if any_set(on_line) else unclear
-    judged = _examined(context, chosen, before, alone | examined, on_line, excuse)
-    if not _all_mismatch(judged, sampled) and not torch.equal(examined, unclear):
+    else:
+        judged, unclear = _with_larger_steps(context, chosen, judged, unclear, first.bends)
+    before, alone, of_line = judged, sampled & ~on_line, sampled & on_line
+    examined = _worst_of_outputs(judged, unclear, on_line, limit) if any_set(on_line) else unclear
+    judged = _examined(context, chosen, before, alone | examined, of_line, excuse)
+    if any_set(sampled & (judged.code != Code.MISMATCH)) and not torch.equal(examined, unclear):
         examined = unclear
-        judged = _examined(context, chosen, before, alone | examined, on_line, excuse)
-    judged = _left_in_doubt(judged, unclear & ~examined)
-    yield judged, remaining
-    if history.record(sampled, judged):
+        judged = _examined(context, chosen, before, alone | examined, of_line, excuse)
+    left, stands = unclear & ~examined, sampled <= (judged.code == Code.MISMATCH)
+    remaining &= ~(on_line & stands.all(dim=0))
+    yield judged, left | remaining
+    if all_set(stands):
         together = _confirmed_together(context, chosen, remaining, judged)
         judged, remaining = decide(judged, [(together, Reason.DIFFERS_IN_SUM)]), remaining & ~together
-        yield judged, remaining
+    remaining |= left
+    yield judged, remaining
     if any_set(judged.code[sampled] == Code.MISMATCH):
-        examined = _of_some_groups(remaining, limit)
-        judged, remaining = _left_in_doubt(judged, remaining & ~examined), examined
+        examined = _worst_of_outputs(judged, remaining, judged.code == Code.MISMATCH, limit)
+        judged, remaining = decide(judged, [(remaining & ~examined, Reason.OTHERS_DIFFER)]), examined
         yield judged, remaining
-    none = torch.zeros_like(remaining)
     yield _examined(context, chosen, judged, remaining, none, excuse), none
+
+
+def _with_larger_steps(
+    context: JudgingContext, chosen: Tensor, judged: Judged, doubt: Tensor, bends: Tensor
+) -> tuple[Judged, Tensor]:
+    """Return the verdicts, and the mask of entries still in doubt, after larger steps where only bars are too wide.
+
+    Such column groups have small entries beside large ones, whose noise hides them at the steps of the first look.
+    """
+    unresolved = doubt & ~bends & (judged.code == Code.MATCH)
+    rows = (doubt.any(dim=1) & ~(doubt & ~unresolved).any(dim=1)).nonzero().squeeze(1)
+    judged, settled = copy_of(judged), torch.zeros_like(doubt)
+    for part in chunks(rows, DEPTH * context.numbers_per_sample):
+        outputs = unresolved[part].any(dim=0).nonzero().squeeze(1)
+        found, agreeing = judge_by_largest_steps(focused(context, outputs), chosen[part])
+        settled[part.unsqueeze(1), outputs] = agreeing
+        put(judged, unresolved & settled, part, outputs, found)
+    return judged, doubt & ~settled
 
 
 def _examined(
@@ -154,21 +167,17 @@ def _examined(
     return judged
 
 
-def _left_in_doubt(judged: Judged, entries: Tensor) -> Judged:
-    """Return the verdicts with entries (C, m) left in doubt, unless they agree."""
-    return decide(judged, [(entries & (judged.code != Code.MATCH), Reason.OTHERS_DIFFER)])
+def _worst_of_outputs(judged: Judged, entries: Tensor, confirmed: Tensor, most: int) -> Tensor:
+    """Return those of the entries (C, m) to examine: of each output without a `confirmed` mismatch (C, m) the worst.
 
-
-def _all_mismatch(judged: Judged, entries: Tensor) -> bool:
-    """True if all of these entries (C, m) are mismatches."""
-    return all_set(judged.code[entries] == Code.MISMATCH)
-
-
-def _of_some_groups(entries: Tensor, count: int) -> Tensor:
-    """Return the entries (C, m) of some random column groups among those with any, at most `count`."""
-    groups = _shuffled(entries.any(dim=1).nonzero().squeeze(1))[:count]
-    kept = torch.zeros_like(entries)
-    kept[groups] = entries[groups]
+    Of too many, those of `most` random column groups, with other entries of the same outputs.
+    """
+    wanted = entries & ~confirmed.any(dim=0)
+    outputs = wanted.any(dim=0).nonzero().squeeze(1)
+    excess = (judged.error / judged.allowed).nan_to_num(torch.inf).masked_fill(~wanted, -1.0)
+    groups = torch.unique(excess[:, outputs].argmax(dim=0)) if len(outputs) else outputs
+    kept, groups = torch.zeros_like(entries), _shuffled(groups)[:most]
+    kept[groups] = wanted[groups]
     return kept
 
 

@@ -26,7 +26,7 @@ def columns_do_not_add_up(
     that is not smooth are not tested. Costs 6 forwards, or 24 if the first steps do not agree.
     """
     direction = _moving(context, chosen, random_magnitudes(context.lengths.step, generator))
-    total = _sum_along(context, chosen, judged, direction)
+    total = sum_along(context, chosen, judged, direction)
     return sum_differs_near_point(context.sampled, context.noise, direction, total, are_smooth(judged))
 
 
@@ -48,8 +48,8 @@ def confirmed_along_line(
     generator = torch.Generator().manual_seed(len(chosen))
     direction = _moving(near, chosen, random_magnitudes(near.lengths.step, generator).abs())
     wrong = torch.where(accused, near.claimed[chosen] - judged.numeric, 0.0)
-    total = _sum_along(near, chosen, judged, direction / direction.max())
-    error = _sum_along(near, chosen, replace(judged, numeric=wrong), direction / direction.max()).value
+    total = sum_along(near, chosen, judged, direction / direction.max())
+    error = sum_along(near, chosen, replace(judged, numeric=wrong), direction / direction.max()).value
     line, first = along_line(near, direction, total.value + error), places.new_zeros(1)
     found = excuse(line, first, judge_by_ladder(line, first), Concerning.STEPS)
     bar = BAR_FACTOR * (found.bar[0] + total.bar)
@@ -70,7 +70,7 @@ def _moving(context: JudgingContext, chosen: Tensor, direction: Tensor) -> Tenso
     return torch.where(torch.isin(context.column_groups.colour, chosen), direction, 0.0)
 
 
-def _sum_along(context: JudgingContext, chosen: Tensor, judged: Judged, direction: Tensor) -> Estimate:
+def sum_along(context: JudgingContext, chosen: Tensor, judged: Judged, direction: Tensor) -> Estimate:
     """Return the derivative along a direction (n,) that the entries of the chosen column groups give; (m,)."""
     by = spread_to_entries(context.column_groups, direction)
     by = by if len(chosen) == context.column_groups.count else by[chosen]

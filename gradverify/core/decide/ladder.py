@@ -27,7 +27,7 @@ from gradverify.core.estimate.samples import (
 )
 from gradverify.core.estimate.smoothness import constant_half_width, constant_tail, largest_changes
 from gradverify.core.estimate.stencil import sample
-from gradverify.core.estimate.tableau import coarse_steps, every_second, fine_steps
+from gradverify.core.estimate.tableau import coarse_steps, every_second, fine_steps, halving_steps
 from gradverify.core.forward.length_scales import own_or_shared
 from gradverify.core.forward.noise import Noise, largest_change, rounding_only
 from gradverify.core.forward.sampler import Sampler, outputs_near
@@ -44,16 +44,20 @@ _TOO_STEEP = 2.0**10  # times the largest observed change: a steeper claim, over
 _FEW_STEPS = 5  # fine steps that are needed to refute a claim
 
 
+def judge_by_largest_steps(context: JudgingContext, chosen: Tensor) -> tuple[Judged, Tensor]:
+    """Return the verdicts (C, m) by the largest steps of the ladder, and the mask of those that need no others."""
+    samples = sample(context.sampled, context.column_groups, chosen, halving_steps(context.lengths))
+    judged, local = _judged_with_noise(context, samples, None)
+    return judged, _is_settled(context, samples, judged, local)
+
+
 def judge_by_ladder(context: JudgingContext, chosen: Tensor) -> Judged:
     """Return the verdicts (C, m) on column groups by the coarse part of the ladder, or in doubt by all of it."""
     coarse = coarse_steps(context.lengths)
     steps = every_second(coarse, 0) if context.sparse else coarse
     samples = sample(context.sampled, context.column_groups, chosen, steps)
     judged, local = _judged_with_noise(context, samples, None)
-    noise = torch.maximum(context.noise.upper_level, local.scatter)
-    noisy = _is_dominated_by_noise(context.sampled, noise, samples)
-    settled = _agrees_beyond_doubt(context, chosen, judged) | _agrees_as_far_as_noise_allows(context, samples, judged)
-    rows = (noisy | ~settled).any(dim=1).nonzero().squeeze(1)
+    rows = _is_settled(context, samples, judged, local).logical_not().any(dim=1).nonzero().squeeze(1)
     if not len(rows):
         return judged
     finer = fine_steps(context.lengths, members(context.column_groups, chosen[rows])[0])
@@ -66,20 +70,19 @@ def judge_by_ladder(context: JudgingContext, chosen: Tensor) -> Judged:
     return judged
 
 
-def _agrees_beyond_doubt(context: JudgingContext, chosen: Tensor, judged: Judged) -> Tensor:
-    """Mask of entries (C, m) that agree beyond doubt.
+def _is_settled(context: JudgingContext, samples: Samples, judged: Judged, local: LadderResult) -> Tensor:
+    """Mask of entries (C, m) that agree beyond doubt, or with an error bar that noise would exceed at finer steps.
 
-    An entry that only agrees because its error bar is wide, beside the steep slopes at the largest steps, is not one.
+    An entry that only agrees because its error bar is wide, beside the steep slopes at the largest steps, is not one,
+    nor one that hardly changes more than by the noise.
     """
-    allowance, claimed = of_column_groups(context.allowance, chosen), context.claimed[chosen]
-    doubt = in_doubt(judged, torch.zeros_like(judged.kinked), claimed.abs(), allowance)
-    return ~doubt & is_resolved(judged.bar, claimed.abs(), allowance)
-
-
-def _agrees_as_far_as_noise_allows(context: JudgingContext, samples: Samples, judged: Judged) -> Tensor:
-    """Mask of entries (C, m) that agree and have an error bar that noise would exceed at finer steps."""
+    allowance, claimed = of_column_groups(context.allowance, samples.chosen), context.claimed[samples.chosen].abs()
+    beyond_doubt = ~in_doubt(judged, torch.zeros_like(judged.kinked), claimed, allowance)
+    beyond_doubt &= is_resolved(judged.bar, claimed, allowance)
     limit = NOISE_FACTOR * context.noise.level / samples.forth[:, -1]
-    return (judged.code == Code.MATCH) & ~judged.kinked & (judged.bar <= limit)
+    as_noise_allows = (judged.code == Code.MATCH) & ~judged.kinked & (judged.bar <= limit)
+    noise = torch.maximum(context.noise.upper_level, local.scatter)
+    return (beyond_doubt | as_noise_allows) & ~_is_dominated_by_noise(context.sampled, noise, samples)
 
 
 def _judged_with_noise(context: JudgingContext, samples: Samples, height: Tensor | None) -> tuple[Judged, LadderResult]:

@@ -133,16 +133,6 @@ def all_match(numeric: Tensor, bar: Tensor, error: Tensor, allowed: Tensor) -> J
     )
 
 
-def unwritten(like: Tensor) -> Judged:
-    """Return memory for verdicts on entries of the shape, dtype and device of a tensor, none of which has a kink."""
-    numeric, bar, error, allowed = like.new_empty(4, *like.shape)
-    code, reason = torch.empty((2, *like.shape), dtype=torch.int8, device=like.device)
-    none = torch.zeros(like.shape, dtype=torch.bool, device=like.device)
-    return Judged(
-        numeric=numeric, bar=bar, error=error, allowed=allowed, code=code, reason=reason, kinked=none, bent=none
-    )
-
-
 Part = tuple[Tensor, Judged]  # column groups (C,), and the verdicts on their entries (C, m)
 Parts = list[Part]
 

@@ -54,7 +54,7 @@ def sum_differs_near_point(
     rounding dominates. Closer steps whose bar exceeds the difference found with the first step do not overrule it.
     """
     at_first = directional_derivative(sampled, noise, direction, FIRST)
-    off = _off(at_first, total) & judged
+    off = differs(at_first, total) & judged
     if not any_set(off):
         return off
     closer = []
@@ -66,7 +66,12 @@ def sum_differs_near_point(
     best = bars.argmin(dim=0, keepdim=True)
     nearest = Estimate(value=values.gather(0, best).squeeze(0), bar=bars.gather(0, best).squeeze(0))
     resolved = BAR_FACTOR * (nearest.bar + total.bar) < (at_first.value - total.value).abs()
-    return off & (_off(nearest, total) | ~resolved)
+    return off & (differs(nearest, total) | ~resolved)
+
+
+def differs(estimate: Estimate, total: Estimate) -> Tensor:
+    """Mask of derivatives that differ from `total` by more than their bars allow; (m,)."""
+    return ((estimate.value - total.value).abs() > _allowed(estimate.bar, total)) & torch.isfinite(estimate.bar)
 
 
 def directional_derivatives_at(
@@ -97,11 +102,6 @@ def spread_evenly(chosen: Tensor, generator: Generator) -> Tensor:
     positions = torch.zeros(chosen.shape, dtype=torch.float64, device=chosen.device)
     positions[chosen] = torch.randperm(count, generator=generator).to(positions)
     return 2.0 * positions / max(1, count) - 1.0
-
-
-def _off(estimate: Estimate, total: Estimate) -> Tensor:
-    """Mask of derivatives that differ from `total` by more than their bars allow; (m,)."""
-    return ((estimate.value - total.value).abs() > _allowed(estimate.bar, total)) & torch.isfinite(estimate.bar)
 
 
 def _allowed(bar: Tensor, total: Estimate) -> Tensor:

@@ -20,7 +20,7 @@ from gradverify.core.estimate.samples import Samples, Steps
 from gradverify.core.forward.batching import evaluate, points_on_line
 from gradverify.core.forward.length_scales import LengthScales
 from gradverify.core.forward.noise import SAMPLE_DISTANCES, Noise, first_direction, measure, noise_from_samples
-from gradverify.core.forward.sampler import Sampler, is_double, representable
+from gradverify.core.forward.sampler import Sampler, first_linear, is_double, representable
 from gradverify.core.forward.step_noise import with_stairs
 from gradverify.core.model.deadline import OutOfTime, require_time
 from gradverify.core.model.memory import AT_ONCE, FEW_INPUTS
@@ -41,7 +41,7 @@ def sample(sampled: Sampler, column_groups: ColumnGroups, chosen: Tensor, steps:
     """Evaluate the forward at x ± h for every chosen group (C,) and step."""
     stencil = sample_stencil(sampled, column_groups, chosen, steps)
     require_time(sampled.problem.deadline)  # else some may be NaN
-    return samples_of(sampled, stencil, slice(None), slice(None))
+    return samples_of(sampled, stencil, slice(None))
 
 
 def sample_stencil(sampled: Sampler, column_groups: ColumnGroups, chosen: Tensor, steps: Steps) -> Stencil:
@@ -89,13 +89,13 @@ def sample_one_step(
     return values, value_of_column(column_groups, chosen, displacement)
 
 
-def sample_stencil_beside(sampled: Sampler, steps: Steps, others: Tensor) -> tuple[Tensor, Stencil]:
-    """Evaluate the forward at `others` (N, n) and at x ± h for each single coordinate and step, in one call.
+def sample_stencil_beside(sampled: Sampler, steps: Steps, others: Tensor, count: int) -> tuple[Tensor, Stencil]:
+    """Evaluate the forward at `others` (N, n) and at x ± h for each of the first coordinates and steps, in one call.
 
     Returns the outputs at `others`, (N, m), and the stencil. They may differ from those of single calls by rounding,
     see `evaluate`.
     """
-    coordinates, count = torch.arange(len(sampled.point), device=sampled.point.device), 2 * len(steps.factors)
+    coordinates = torch.arange(count, device=sampled.point.device)
     moved = _stepped(sampled, coordinates, steps, slice(None))
     displaced = _displaced(sampled, coordinates, coordinates, moved, len(coordinates))
     points = torch.cat([others, displaced.flatten(0, 1)])
@@ -108,16 +108,16 @@ def sample_stencil_beside(sampled: Sampler, steps: Steps, others: Tensor) -> tup
         steps=steps,
         lengths=_step_lengths(sampled, coordinates, steps, slice(None), moved),
         length_index=coordinates.unsqueeze(1),
-        values=values[len(others) :].view(count, len(coordinates), values.shape[1]),
+        values=values[len(others) :].view(2 * len(steps.factors), count, values.shape[1]),
     )
     return values[: len(others)], stencil
 
 
-def samples_of(sampled: Sampler, stencil: Stencil, rows: slice, outputs: slice) -> Samples:
-    """Return the samples of some of the groups and outputs; `sampled` has all outputs of the stencil."""
+def samples_of(sampled: Sampler, stencil: Stencil, rows: slice) -> Samples:
+    """Return the samples of some of the groups."""
     half = len(stencil.steps.factors)
-    lengths = _lengths(sampled, stencil, rows, outputs, slice(None)).transpose(0, 1)
-    values = stencil.values[:, rows, outputs].transpose(0, 1)
+    lengths = _lengths(sampled, stencil, rows, slice(None)).transpose(0, 1)
+    values = stencil.values[:, rows].transpose(0, 1)
     return Samples(
         chosen=stencil.chosen[rows],
         forth=lengths[:, :half],
@@ -127,9 +127,9 @@ def samples_of(sampled: Sampler, stencil: Stencil, rows: slice, outputs: slice) 
     )
 
 
-def first_steps(sampled: Sampler, stencil: Stencil, rows: slice, outputs: slice) -> Tensor:
+def first_steps(sampled: Sampler, stencil: Stencil, rows: slice) -> Tensor:
     """Return the largest displacement of the column of each entry; (C, 1) or (C, m)."""
-    return _lengths(sampled, stencil, rows, outputs, slice(0, 1))[0]
+    return _lengths(sampled, stencil, rows, slice(0, 1))[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,13 +137,14 @@ class InitialSamples:
     """Results of the first call of the forward."""
 
     noise: Noise
-    stencil: Stencil | None = None  # of each single input, by the steps of `richardson`; None if there are too many
+    # Of each single input but the cotangents, by the steps of `richardson`; None if the inputs are many or large.
+    stencil: Stencil | None = None
 
 
 def initial_samples(sampled: Sampler, lengths: LengthScales, seed: int) -> InitialSamples:
     """Measure the noise and, if the inputs are few and small, sample the first steps of each; costs 8 + 6 n forwards.
 
-    All of them go through one call if the forward can be vectorised.
+    All of them go through one call if the forward can be vectorised. Inputs in which it is linear are left out.
     """
     if sampled.rounding_eps():
         return InitialSamples(noise=with_stairs(measure(sampled, lengths, seed), sampled, lengths))
@@ -152,8 +153,9 @@ def initial_samples(sampled: Sampler, lengths: LengthScales, seed: int) -> Initi
     if inputs >= FEW_INPUTS or points * (inputs + outputs) > AT_ONCE:
         return InitialSamples(noise=measure(sampled, lengths, seed))
     direction = first_direction(sampled, lengths, seed)
+    own = first_linear(sampled)
     line = points_on_line(sampled, direction, SAMPLE_DISTANCES)
-    on_line, stencil = sample_stencil_beside(sampled, richardson.steps(lengths), line)
+    on_line, stencil = sample_stencil_beside(sampled, richardson.steps(lengths), line, own)
     return InitialSamples(noise=noise_from_samples(sampled, direction, on_line), stencil=stencil)
 
 
@@ -220,10 +222,10 @@ def _steps_per_call(count: int, numbers: int) -> list[slice]:
     return [slice(start, start + size) for start in range(0, count, size)]
 
 
-def _lengths(sampled: Sampler, stencil: Stencil, rows: slice, outputs: slice, part: slice) -> Tensor:
+def _lengths(sampled: Sampler, stencil: Stencil, rows: slice, part: slice) -> Tensor:
     """Return some of the 2 K steps of the column of each entry, (S, C, 1) or (S, C, m)."""
     if not stencil.length_index.shape[1]:  # elementwise groups: recomputed, since they are as large as the samples
-        moved = _stepped(sampled, outputs, stencil.steps, part)
-        return _step_lengths(sampled, outputs, stencil.steps, part, moved).unsqueeze(1)
-    spot = stencil.length_index[rows] if stencil.length_index.shape[1] == 1 else stencil.length_index[rows, outputs]
+        moved = _stepped(sampled, slice(None), stencil.steps, part)
+        return _step_lengths(sampled, slice(None), stencil.steps, part, moved).unsqueeze(1)
+    spot = stencil.length_index[rows]
     return stencil.lengths[part].index_select(1, spot.reshape(-1)).view(-1, *spot.shape)

@@ -27,13 +27,14 @@ from gradverify.core.model.magnitudes import any_set
 from gradverify.core.model.memory import HELD
 from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import record
-from gradverify.core.tuning import CANCELLATION_UNITS, EXPLAINED, INPUT_EPS, NEARBY_POINTS
+from gradverify.core.tuning import CANCELLATION_UNITS, CLEARLY_ABOVE, EXPLAINED, INPUT_EPS, NEARBY_POINTS
 from gradverify.errors import EvaluationError
 
 _LAST_DIGIT_UNITS = 2.0  # units of rounding allowed to a claim that is a multiple of the last digit
 _SMALL_ERROR = 2.0**-10  # upper bound of a small error, if one unit of rounding is less
 _LARGEST_SCATTER = 2.0**-24  # of the largest in the row: claims that scatter by more are on several pieces
 _SCATTER_PAIRS = 16  # pairs of opposite points, from 2 ulps on, each twice as far as the one before
+_FEW_SCATTER = 5  # every fifth pair first: beside an error far above their scatter, the others are not examined
 _ROW_GROUPS = 64  # row groups that are examined, one vjp each at every point
 _RIGHT = 1e-5  # of the entry: error of a right formula in double precision
 
@@ -106,15 +107,31 @@ def excuse_scatter(trial: ExcuseContext, judged: Judged) -> Judged:
         return judged
     groups = _group_rows(trial, wrong)
     points = _opposite_displacements(trial, [2.0**k * context.sampled.eps for k in range(1, _SCATTER_PAIRS + 1)])
-    entries = _entries(trial, trial.backward, groups, points)
-    means = entries.view(2, -1, *wrong.shape).mean(dim=0)  # of opposite points: a linear trend is no error
-    scatter = means.amax(dim=0) - means.amin(dim=0)
+    few = _means_of_opposites(trial, groups, points, range(0, _SCATTER_PAIRS, _FEW_SCATTER))
+    if not any_set(wrong & (judged.error <= EXPLAINED * (CLEARLY_ABOVE * _range(few)).clamp(min=small))):
+        return judged
+    rest = [pair for pair in range(_SCATTER_PAIRS) if pair % _FEW_SCATTER]
+    scatter = _range(torch.cat([few, _means_of_opposites(trial, groups, points, rest)]))
     excused = wrong & (judged.error <= EXPLAINED * scatter) & (scatter <= largest)
     resolved = is_resolved(scatter, judged.numeric.abs(), of_column_groups(context.allowance, trial.chosen))
     match = excused & resolved & (judged.error <= small)
     rules = [(excused, Reason.BACKWARD_NOISE), (match, Reason.BACKWARD_RESOLUTION)]
     bar = torch.where(excused, judged.error, judged.bar)
     return _decided(judged, groups, wrong, rules, bar=bar)
+
+
+def _means_of_opposites(
+    trial: ExcuseContext, groups: _RowGroups, points: Sequence[Tensor], pairs: Sequence[int]
+) -> Tensor:
+    """Return the mean entries of some pairs of opposite points, where a linear trend is no error; (pairs, C, m)."""
+    both = [points[pair + half] for half in (0, _SCATTER_PAIRS) for pair in pairs]
+    entries = _entries(trial, trial.backward, groups, both)
+    return entries.view(2, len(pairs), *entries.shape[1:]).mean(dim=0)
+
+
+def _range(values: Tensor) -> Tensor:
+    """Return the largest less the smallest of the values along the first dimension."""
+    return values.amax(dim=0) - values.amin(dim=0)
 
 
 def small_error(eps: float, claimed: Tensor) -> float:

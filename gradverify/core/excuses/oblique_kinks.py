@@ -20,7 +20,7 @@ from gradverify.core.estimate.column_groups import GroupKind, sum_by_column, val
 from gradverify.core.estimate.directional import directional_derivatives_at, spread_evenly
 from gradverify.core.excuses.context import COLUMNS_EXAMINED, ExcuseContext
 from gradverify.core.forward.length_scales import own_or_shared
-from gradverify.core.forward.sampler import outputs_near
+from gradverify.core.forward.sampler import first_cotangent, outputs_near
 from gradverify.core.model.coordinates import zero_outside
 from gradverify.core.model.magnitudes import all_set, any_set
 from gradverify.core.tuning import CLEARLY_ABOVE, CLEARLY_LESS
@@ -65,7 +65,7 @@ def _examined(trial: ExcuseContext, judged: Judged, selected: Tensor, factor: fl
     large = judged.error > _NOT_ADDITIVE * context.claimed.abs().amax(dim=0)
     accused = wrong & (~judged.kinked | judged.bent & large)
     claimed, column_of = context.claimed[chosen], context.column_groups.column_of[chosen]
-    accused &= column_of < _first_cotangent(context)
+    accused &= column_of < first_cotangent(context.sampled)
     if not any_set(accused):
         return judged, torch.zeros_like(context.sampled.value, dtype=torch.bool)
     generator = torch.Generator().manual_seed(trial.seed)
@@ -100,15 +100,6 @@ def _examined(trial: ExcuseContext, judged: Judged, selected: Tensor, factor: fl
 def _noise_effect(context: JudgingContext, times: float, length: Tensor, factor: float) -> Tensor:
     """Return the effect of `times` the noise on derivatives of the pieces, for coordinates with these length scales."""
     return times * context.noise.level / (_STEP * factor * length)
-
-
-def _first_cotangent(context: JudgingContext) -> int:
-    """Return the first cotangent coordinate: a vjp is linear in these and has no kink in them."""
-    problem = context.sampled.problem
-    own = len(problem.primals) - problem.cotangents
-    return min(
-        (block.start for block in context.sampled.inputs if block.tensor >= own), default=len(context.sampled.point)
-    )
 
 
 def _has_kink(context: JudgingContext, generator: torch.Generator, factor: float) -> Tensor:

@@ -14,15 +14,15 @@ from gradverify.core.decide.ladder import DEPTH
 from gradverify.core.decide.verdict import Code, Judged, Reason, decide, span
 from gradverify.core.estimate.samples import (
     BAR_FACTOR,
-    Samples,
     difference_noise,
     finite_to_finest,
     is_vanished,
     one_sided_quotients,
 )
 from gradverify.core.estimate.stencil import sample
-from gradverify.core.estimate.tableau import coarse_steps, tableau
+from gradverify.core.estimate.tableau import coarse_steps, every_second, tableau
 from gradverify.core.excuses.context import COLUMNS_EXAMINED, ExcuseContext
+from gradverify.core.model.magnitudes import any_set
 from gradverify.core.model.memory import LARGEST
 from gradverify.core.tuning import SMALL_PART
 
@@ -42,12 +42,17 @@ def excuse_slight(trial: ExcuseContext, judged: Judged) -> Judged:
     place = (rows.unsqueeze(1), outputs.unsqueeze(0))
     claims, numeric = claimed[place], judged.numeric[place]
     near = focused(context, outputs)
-    left, right, certain = _both_slopes(near, chosen[rows])
-    low, high, middle = torch.minimum(left, right), torch.maximum(left, right), (left + right) / 2
-    slack = SMALL_PART * (high - low)
-    certain &= high - low <= _WIDEST * torch.maximum(low.abs(), high.abs())
-    between = (claims >= low - slack) & (claims <= high + slack) & certain & ((numeric - middle).abs() <= slack)
+    left, right, bar = _slopes(near, chosen[rows], 0)
+    gap, middle = (right - left).abs(), (left + right) / 2
+    clear = (gap > BAR_FACTOR * bar) & (gap <= _WIDEST * torch.maximum(left.abs(), right.abs()))
+    slack = SMALL_PART * gap
+    between = clear & ((claims - middle).abs() <= gap / 2 + slack) & ((numeric - middle).abs() <= slack)
     between &= accused[place]
+    if not any_set(between):
+        return judged
+    again_left, again_right, again_bar = _slopes(near, chosen[rows], 1)
+    between &= torch.minimum(gap, (again_right - again_left).abs()) > BAR_FACTOR * torch.maximum(bar, again_bar)
+    between &= ((right - left) - (again_right - again_left)).abs() <= slack
     excused = torch.zeros_like(accused)
     excused[place] = between
     return decide(
@@ -59,24 +64,18 @@ def excuse_slight(trial: ExcuseContext, judged: Judged) -> Judged:
     )
 
 
-def _both_slopes(context: JudgingContext, chosen: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the slopes to the left and to the right, and the mask of those certain to differ; each (C, m)."""
-    samples = sample(context.sampled, context.column_groups, chosen, coarse_steps(context.lengths))
-    results = [_extrapolated_slopes(context, samples, slice(first, None, 2)) for first in (0, 1)]
-    (left, right, bar), (again_left, again_right, again_bar) = results
-    gap, again = right - left, again_right - again_left
-    clear = torch.minimum(gap.abs(), again.abs()) > BAR_FACTOR * torch.maximum(bar, again_bar)
-    return left, right, clear & ((gap - again).abs() <= SMALL_PART * torch.minimum(gap.abs(), again.abs()))
+def _slopes(context: JudgingContext, chosen: Tensor, first: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the slopes to the left and to the right, and the sum of their bars; each (C, m).
 
-
-def _extrapolated_slopes(context: JudgingContext, samples: Samples, rungs: slice) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the slopes to the left and to the right from some of the rungs, and the sum of their bars; each (C, m)."""
-    level, vanished = difference_noise(context.noise, samples), is_vanished(samples)
-    slopes = []
-    for quotient, steps in zip(
-        one_sided_quotients(context.sampled, samples), (samples.back, samples.forth), strict=True
-    ):
-        usable = finite_to_finest(quotient, vanished)[:, rungs]
-        slopes.append(tableau(quotient[:, rungs], 2 * level[:, rungs], usable, steps[:, rungs]))
-    left, right = slopes
+    They come from every second step of the coarse ladder, from the one numbered `first`.
+    """
+    steps = every_second(coarse_steps(context.lengths), first)
+    samples = sample(context.sampled, context.column_groups, chosen, steps)
+    level, vanished = 2 * difference_noise(context.noise, samples), is_vanished(samples)
+    left, right = (
+        tableau(quotient, level, finite_to_finest(quotient, vanished), lengths)
+        for quotient, lengths in zip(
+            one_sided_quotients(context.sampled, samples), (samples.back, samples.forth), strict=True
+        )
+    )
     return left.value, right.value, left.bar + right.bar

@@ -219,6 +219,18 @@ def is_double(sampled: Sampler) -> bool:
     return {primal.tensor.dtype for primal in sampled.problem.primals} <= {torch.float64, torch.complex128}
 
 
+def first_cotangent(sampled: Sampler) -> int:
+    """Return the first cotangent coordinate, the number of coordinates if there are none: a vjp is linear in them."""
+    own = len(sampled.problem.primals) - sampled.problem.cotangents
+    return min((block.start for block in sampled.inputs if block.tensor >= own), default=len(sampled.point))
+
+
+def first_linear(sampled: Sampler) -> int:
+    """Return the first cotangent coordinate in float64, the number of coordinates in dtypes too noisy for one step."""
+    exact = is_double(sampled) and not sampled.rounding_eps()
+    return first_cotangent(sampled) if exact else len(sampled.point)
+
+
 def representable(sampled: Sampler, columns: Tensor, values: Tensor) -> Tensor:
     """Return values (..., k) of the input coordinates `columns` (k,), rounded to their own dtypes."""
     if is_double(sampled):

@@ -116,5 +116,5 @@ def _judged(
 
     `stencil` holds the samples at the first steps, if they were taken.
     """
-    known = None if stencil is not None else affine_column_groups(context, settings.seed)
+    known = affine_column_groups(context, settings.seed, only_cotangents=stencil is not None)
     return judge_all(context, partial(apply_excuses, measured, settings.seed), stencil, known), known
