@@ -85,7 +85,8 @@ class StencilPolynomial:
 
 def polynomial_through(samples: Tensor) -> StencilPolynomial:
     """Return the polynomials through the samples (6, m), which are relative to the outputs at the point."""
-    terms = (_weights().to(samples.device) @ samples.flatten(1)).view(-1, *samples.shape[1:])
+    weights = _weights().to(samples.device)
+    terms = (weights @ samples.flatten(1)).view(len(weights), *samples.shape[1:])
     return StencilPolynomial(coefficients=terms[:-2], shift=terms[-2])
 
 

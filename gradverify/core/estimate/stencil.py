@@ -228,4 +228,5 @@ def _lengths(sampled: Sampler, stencil: Stencil, rows: slice, part: slice) -> Te
         moved = _stepped(sampled, slice(None), stencil.steps, part)
         return _step_lengths(sampled, slice(None), stencil.steps, part, moved).unsqueeze(1)
     spot = stencil.length_index[rows]
-    return stencil.lengths[part].index_select(1, spot.reshape(-1)).view(-1, *spot.shape)
+    lengths = stencil.lengths[part]
+    return lengths.index_select(1, spot.reshape(-1)).view(len(lengths), *spot.shape)
