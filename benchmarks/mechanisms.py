@@ -54,7 +54,7 @@ def _argument(place: int) -> Function:
     return lambda *arguments: arguments[place]
 
 
-def _nothing(*arguments: Any) -> None:
+def _nothing(*arguments: Any, **options: Any) -> None:
     """Accept any arguments and return None."""
 
 

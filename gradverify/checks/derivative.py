@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
 from torch import Tensor
@@ -110,13 +110,23 @@ def _result_of(question: Question, problem: Problem, found: Investigation) -> Ch
         detection_limit=comparison.extremes.detection_limit,
         findings=(*(finding for finding, _ in pairs), *blocks_without_entries),
     )
-    is_worn = found.backward.graph.reuse is Reuse.WORN  # what the graph returned last cannot be trusted
     if comparison.counts[Code.UNFINISHED]:
         assert problem.deadline is not None
-        raise OutOfTime(problem.deadline, None if is_worn else result, compared_so_far(comparison, found.sampled))
-    with nullcontext() if is_worn else keeping(result):
+        kept = None if _is_worn(found) else result
+        raise OutOfTime(problem.deadline, kept, compared_so_far(comparison, found.sampled))
+    with keeping_unless_worn(found, result):
         findings = tuple(_with_causes(question, found, jacobian, pairs))
     return replace(result, findings=(*findings, *blocks_without_entries), evaluations=evaluations(problem))
+
+
+def keeping_unless_worn(found: Investigation | None, result: CheckResult) -> AbstractContextManager[None]:
+    """Keep a result if time runs out in this block, unless its graph is known to return something else by now."""
+    return nullcontext() if found is not None and _is_worn(found) else keeping(result)
+
+
+def _is_worn(found: Investigation) -> bool:
+    """True if what the graph returned last cannot be trusted."""
+    return found.backward.graph.reuse is Reuse.WORN
 
 
 def is_worn_out(judged: Judgement, result: CheckResult) -> bool:

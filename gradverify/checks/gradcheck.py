@@ -6,7 +6,16 @@ from dataclasses import replace
 
 from gradverify.case import Settings
 from gradverify.checks.cut_off import cut_off
-from gradverify.checks.derivative import Judgement, Question, is_worn_out, judge, on_fresh_graphs, seeded, unjudgeable
+from gradverify.checks.derivative import (
+    Judgement,
+    Question,
+    is_worn_out,
+    judge,
+    keeping_unless_worn,
+    on_fresh_graphs,
+    seeded,
+    unjudgeable,
+)
 from gradverify.checks.disagreement import with_torch_outcome
 from gradverify.checks.failures import evaluations, failed_call, inconclusive
 from gradverify.checks.left_out import left_out
@@ -44,7 +53,7 @@ def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) 
     try:
         question = Question(check=NAME, series=SERIES, settings=settings, reconsider=unchanged, diagnose=diagnose)
         judged = judge(question, ready)
-        with keeping(judged.result):
+        with keeping_unless_worn(judged.found, judged.result):
             found = _as_used(judged, ready, settings)
             worn = is_worn_out(judged, found)
         if worn:  # the first result is not kept if time runs out here
