@@ -144,6 +144,33 @@ def test_columns_that_one_line_confirms_fail_together_when_time_runs_out_later(c
     assert all("45 of 45 entries differ; timed out after " in result.message for result in failed)
 
 
+def test_confirmed_columns_fail_while_others_are_not_confirmed_yet(clock: Clock) -> None:
+    """No line confirms them together: at the kink of one input, 0.3 is a right slope of |x|."""
+
+    def forward(x: Tensor) -> Tensor:
+        return sums(x) + x[0].abs()
+
+    def backward(grad: Tensor, x: Tensor) -> Tensor:
+        found = 1.5 * (grad @ WEIGHTS) * (1 - x.tanh().square())
+        found[0] = found[0] / 1.5 + 0.3 * grad.sum()
+        return found
+
+    tested, x = function(clock, forward, backward), X.detach().clone()
+    x[0] = 0.0
+    x.requires_grad_()
+    whole = checked(clock, 1e9, tested, x)
+    assert (whole.verdict, whole.mismatched, whole.kinks) == (Verdict.FAIL, (INPUTS - 1) * OUTPUTS, OUTPUTS)
+    found = [checked(clock, seconds, tested, x) for seconds in range(1, int(clock.now), 3)]
+    partial = [result for result in found if result.verdict is Verdict.FAIL and result.mismatched < whole.mismatched]
+    assert partial
+    for result in partial:
+        assert codes(result) == ["GV101", "GV104", "GV100", "GV904"]
+        count = compared(result)
+        assert count is not None
+        assert result.mismatched == (count - 1) * OUTPUTS
+        assert result.message.startswith(f"{result.mismatched} of 45 entries differ; timed out after ")
+
+
 def test_a_gradient_that_is_right_so_far_is_inconclusive(clock: Clock) -> None:
     found, whole = cut(clock, column(INPUTS - 1, 2.0), every=5)
     assert whole.verdict is Verdict.FAIL

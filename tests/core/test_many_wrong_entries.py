@@ -87,7 +87,7 @@ def test_right_entry_that_the_first_steps_mistake_is_not_counted_with_wrong_ones
 
     result = gradcheck(with_backward(rippled, backward), x)
     assert wrong_places(result) <= {("x", (other,)) for other in range(20) if other != place}
-    assert result.mismatched >= 2
+    assert result.mismatched >= 3
     assert result.mismatched + result.undetermined >= 19
     assert result.message.endswith(f", {result.undetermined} in doubt were not examined further")
 

@@ -74,5 +74,4 @@ def test_tie_in_one_output_does_not_excuse_another(seed: int) -> None:
         return torch.cat([x.float().flatten().sort().values, claimed.float().exp().sum().unsqueeze(0)])
 
     result = gradcheck(lambda x: both(x, x.detach()), x)
-    assert (result.verdict, result.mismatched >= 2) == (Verdict.FAIL, True)
-    assert result.mismatched + result.undetermined >= 6
+    assert (result.verdict, result.mismatched >= 6) == (Verdict.FAIL, True)

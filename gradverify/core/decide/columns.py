@@ -26,10 +26,11 @@ _CLEAR = 2.0  # times the allowed error: a larger one is clear
 
 
 class ConfirmationState:
-    """State of the clear mismatches: column groups that the ladder may still sample."""
+    """State of the clear mismatches: column groups that the ladder may still sample, and whether it refuted any."""
 
     def __init__(self) -> None:
         self._groups_left = _COLUMN_GROUPS
+        self.refuted = False
 
     def sample(self, accused: Tensor) -> Tensor:
         """Return the mask of the mismatches (C, m) for the ladder to judge: the same outputs of some column groups.
@@ -104,8 +105,8 @@ def _stages(
 
     One ladder along a line that moves all columns judges all clear mismatches. A sample of them is judged by the ladder
     of each column where the line does not confirm them, and by the excuses. If all of the sample stay mismatches, the
-    others only need the confirmation of a difference along one direction. If some do, only the worst of what is still
-    in doubt is examined, for each output without a confirmed mismatch: the function is wrong, whatever the others are.
+    others only need the confirmation of a difference along one direction, and of the rest only the worst is examined,
+    for each output without a confirmed mismatch: the function is wrong, whatever that is. If some do, a few groups are.
     """
     judged, none = copy_of(first.judged), torch.zeros_like(first.doubt)
     clear = first.doubt & (first.judged.code == Code.MISMATCH) & ~first.bends
@@ -118,7 +119,9 @@ def _stages(
     else:
         judged, unclear = _with_larger_steps(context, chosen, judged, unclear, first.bends)
     before, alone, of_line = judged, sampled & ~on_line, sampled & on_line
-    examined = _worst_of_outputs(judged, unclear, on_line, limit) if any_set(on_line) else unclear
+    examined = unclear
+    if any_set(on_line):
+        examined = _of_some_groups(judged, unclear & ~on_line.any(dim=0), limit, worst=True)
     judged = _examined(context, chosen, before, alone | examined, of_line, excuse)
     if any_set(sampled & (judged.code != Code.MISMATCH)) and not torch.equal(examined, unclear):
         examined = unclear
@@ -126,13 +129,16 @@ def _stages(
     left, stands = unclear & ~examined, sampled <= (judged.code == Code.MISMATCH)
     remaining &= ~(on_line & stands.all(dim=0))
     yield judged, left | remaining
-    if all_set(stands):
+    history.refuted |= not all_set(stands)
+    if not history.refuted:
         together = _confirmed_together(context, chosen, remaining, judged)
         judged, remaining = decide(judged, [(together, Reason.DIFFERS_IN_SUM)]), remaining & ~together
     remaining |= left
     yield judged, remaining
     if any_set(judged.code[sampled] == Code.MISMATCH):
-        examined = _worst_of_outputs(judged, remaining, judged.code == Code.MISMATCH, limit)
+        confirmed = none if history.refuted else judged.code == Code.MISMATCH
+        open_ = remaining & ~confirmed.any(dim=0)
+        examined = _of_some_groups(judged, open_, limit, worst=not history.refuted)
         judged, remaining = decide(judged, [(remaining & ~examined, Reason.OTHERS_DIFFER)]), examined
         yield judged, remaining
     yield _examined(context, chosen, judged, remaining, none, excuse), none
@@ -167,17 +173,14 @@ def _examined(
     return judged
 
 
-def _worst_of_outputs(judged: Judged, entries: Tensor, confirmed: Tensor, most: int) -> Tensor:
-    """Return those of the entries (C, m) to examine: of each output without a `confirmed` mismatch (C, m) the worst.
-
-    Of too many, those of `most` random column groups, with other entries of the same outputs.
-    """
-    wanted = entries & ~confirmed.any(dim=0)
-    outputs = wanted.any(dim=0).nonzero().squeeze(1)
-    excess = (judged.error / judged.allowed).nan_to_num(torch.inf).masked_fill(~wanted, -1.0)
-    groups = torch.unique(excess[:, outputs].argmax(dim=0)) if len(outputs) else outputs
+def _of_some_groups(judged: Judged, entries: Tensor, most: int, *, worst: bool) -> Tensor:
+    """Return the entries (C, m) of random column groups, at most so many; with `worst`, those worst for some output."""
+    groups, outputs = (entries.any(dim=dimension).nonzero().squeeze(1) for dimension in (1, 0))
+    if worst and len(outputs):
+        excess = (judged.error / judged.allowed).nan_to_num(torch.inf).masked_fill(~entries, -1.0)
+        groups = torch.unique(excess[:, outputs].argmax(dim=0))
     kept, groups = torch.zeros_like(entries), _shuffled(groups)[:most]
-    kept[groups] = wanted[groups]
+    kept[groups] = entries[groups]
     return kept
 
 

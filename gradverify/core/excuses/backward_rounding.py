@@ -108,10 +108,12 @@ def excuse_scatter(trial: ExcuseContext, judged: Judged) -> Judged:
     groups = _group_rows(trial, wrong)
     points = _opposite_displacements(trial, [2.0**k * context.sampled.eps for k in range(1, _SCATTER_PAIRS + 1)])
     few = _means_of_opposites(trial, groups, points, range(0, _SCATTER_PAIRS, _FEW_SCATTER))
-    if not any_set(wrong & (judged.error <= EXPLAINED * (CLEARLY_ABOVE * _range(few)).clamp(min=small))):
+    more = (CLEARLY_ABOVE * (few.amax(dim=0) - few.amin(dim=0))).clamp(min=small)  # the scatter there may be, at most
+    if not any_set(wrong & (judged.error <= EXPLAINED * more)):
         return judged
     rest = [pair for pair in range(_SCATTER_PAIRS) if pair % _FEW_SCATTER]
-    scatter = _range(torch.cat([few, _means_of_opposites(trial, groups, points, rest)]))
+    means = torch.cat([few, _means_of_opposites(trial, groups, points, rest)])
+    scatter = means.amax(dim=0) - means.amin(dim=0)
     excused = wrong & (judged.error <= EXPLAINED * scatter) & (scatter <= largest)
     resolved = is_resolved(scatter, judged.numeric.abs(), of_column_groups(context.allowance, trial.chosen))
     match = excused & resolved & (judged.error <= small)
@@ -127,11 +129,6 @@ def _means_of_opposites(
     both = [points[pair + half] for half in (0, _SCATTER_PAIRS) for pair in pairs]
     entries = _entries(trial, trial.backward, groups, both)
     return entries.view(2, len(pairs), *entries.shape[1:]).mean(dim=0)
-
-
-def _range(values: Tensor) -> Tensor:
-    """Return the largest less the smallest of the values along the first dimension."""
-    return values.amax(dim=0) - values.amin(dim=0)
 
 
 def small_error(eps: float, claimed: Tensor) -> float:
