@@ -8,11 +8,13 @@ import unicodedata
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
 import torch
 
+from gradverify import verify
 from tests.lent import Commands
 
 ROOT = Path(__file__).parent.parent
@@ -75,6 +77,43 @@ def test_example_prints_the_same_words(page: Path, capsys: pytest.CaptureFixture
     printed = capsys.readouterr().out
     for words in (re.findall(r"[a-z]{3,}", text) for text in printed.splitlines()):
         assert words in [re.findall(r"[a-z]{3,}", text) for text in shown.splitlines()]
+
+
+def worked_examples() -> list[tuple[float, list[str]]]:
+    """Return the points of the worked examples, and the functions that each names in its table."""
+    _, *sections = re.split(r"^## x = ", text_of(ROOT / "docs" / "numerics" / "worked-examples.md"), flags=re.MULTILINE)
+    return [
+        (float(section.split()[0].replace("−", "-")), re.findall(r"^\| `([\w.]+)` \|", section, re.MULTILINE))
+        for section in sections
+    ]
+
+
+@pytest.mark.parametrize(("at", "named"), worked_examples(), ids=str)
+def test_functions_of_a_worked_example_run_in_this_order(at: float, named: list[str]) -> None:
+    class Clip(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            return x.clamp(0.0, 1.0)
+
+        @staticmethod
+        def backward(ctx: Any, cotangent: torch.Tensor) -> torch.Tensor:
+            return cotangent
+
+    called: list[str] = []
+
+    def note(frame: FrameType, event: str, _argument: object) -> None:
+        module = str(frame.f_globals.get("__name__", ""))
+        if event == "call" and module.startswith("gradverify.core."):
+            called.append(f"{module.removeprefix('gradverify.core.')}.{frame.f_code.co_qualname}")
+
+    x = torch.tensor([at], dtype=torch.float64, requires_grad=True)
+    sys.setprofile(note)
+    try:
+        verify(Clip, (x,), checks=("gradcheck",))
+    finally:
+        sys.setprofile(None)
+    left = iter(called)
+    assert [name for name in named if name not in left] == []  # `in` takes names from `left` up to the one found
 
 
 def explore_blocks() -> dict[str, list[str]]:
