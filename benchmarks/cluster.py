@@ -6,7 +6,7 @@ node that is killed when half of the cases have finished. Opening is timed apart
 
 Processor time is that of the benchmark and of the processes of gradverify that it has started. What dispatch costs is
 the difference between pool and cluster in the processor time of one more small case: the slope between two numbers of
-cases, since the start of a run is not dispatch. Workers do the same in both, and are not counted in the difference.
+cases, since the start of a run is not dispatch. Workers do the same in both, so their time is the unit on both sides.
 Needs Linux. Ctrl-C ends it with what has been measured.
 """
 

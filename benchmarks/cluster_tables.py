@@ -59,12 +59,6 @@ class Pair:
         """Seconds of processor time in the pool and in the cluster, without Ray's own processes."""
         return sum(self.pool.cpu[kind] for kind in _OF_POOL), sum(self.cluster.cpu[kind] for kind in _OF_CLUSTER)
 
-    @property
-    def dispatch(self) -> float:
-        """Seconds of processor time that the cluster takes more, without workers: they do the same in both."""
-        pool, cluster = self.cpu
-        return cluster - self.cluster.cpu[Process.WORKER] - (pool - self.pool.cpu[Process.WORKER])
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
@@ -149,10 +143,24 @@ def _each_case(rows: Sequence[Measured]) -> str:
 
 
 def _dispatch(rows: Sequence[Measured]) -> float | None:
-    """Return what dispatch adds to the processor time of a small case, as a part of what it takes in the pool."""
-    pool = _slope(rows, lambda pair: pair.cpu[0])
-    more = _slope(rows, lambda pair: pair.dispatch)
-    return None if pool is None or more is None else more / pool
+    """Return what dispatch adds to the processor time of a small case, as a part of what it takes in the pool.
+
+    Workers do the same in both, so the time of the other processes is measured in theirs: the machine may be faster in
+    one of the two turns.
+    """
+    slopes = [
+        _slope(rows, value)
+        for value in (
+            lambda pair: pair.cpu[0],
+            lambda pair: pair.pool.cpu[Process.WORKER],
+            lambda pair: pair.cpu[1],
+            lambda pair: pair.cluster.cpu[Process.WORKER],
+        )
+    ]
+    if None in slopes:
+        return None
+    pool, pool_workers, cluster, cluster_workers = map(float, filter(None, slopes))
+    return cluster / cluster_workers / (pool / pool_workers) - 1
 
 
 def row_of(row: Measured) -> Row:

@@ -20,8 +20,13 @@ def send_frame(stream: socket.socket, value: object) -> None:
 
 def frame_of(value: object) -> bytes:
     """Return one message as it is sent."""
-    body = pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+    body = packed(value)
     return HEADER.pack(len(body)) + body
+
+
+def packed(value: object) -> bytes:
+    """Return a value pickled, see `rebuilt`."""
+    return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
 
 
 def receive_frame(stream: socket.socket) -> Any:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gradverify.errors import GradverifyError
+from gradverify.run.notepad import new_notepad
 from gradverify.run.server_protocol import FORK, KILL, NEWS, ORDER, PREPARE
 from gradverify.run.unobserved import OFF
 
@@ -72,22 +73,24 @@ def start_server(path: Sequence[str] | None = None) -> Server:
     return Server(process=process, control=ours)
 
 
-def order_worker(server: Server) -> tuple[socket.socket, int]:
-    """Order a worker; return the socket to it and the descriptor that its output is read from. Raises OSError."""
+def order_worker(server: Server) -> tuple[socket.socket, int, int]:
+    """Order a worker; return the socket to it, and the descriptors of its output and its notepad. Raises OSError."""
     ours, theirs = socket.socketpair()
     reading, writing = os.pipe()
+    notepad = new_notepad()
     try:
-        socket.send_fds(server.control, [ORDER.pack(FORK, 0)], [theirs.fileno(), writing])
+        socket.send_fds(server.control, [ORDER.pack(FORK, 0)], [theirs.fileno(), writing, notepad])
     except OSError:
         ours.close()
         os.close(reading)
+        os.close(notepad)
         raise
     finally:
         theirs.close()
         os.close(writing)
     for end in (ours.fileno(), reading):
         os.set_blocking(end, False)
-    return ours, reading
+    return ours, reading, notepad
 
 
 def order_end(server: Server, process: int) -> None:

@@ -26,6 +26,7 @@ from gradverify.run.launch import (
     start_server,
     stop_server,
 )
+from gradverify.run.notepad import noted
 from gradverify.run.options import EngineName
 from gradverify.run.server_protocol import DIED, FORKED, READY
 from gradverify.run.task import (
@@ -34,11 +35,12 @@ from gradverify.run.task import (
     Progress,
     Reply,
     Task,
-    TaskDone,
+    TaskAnswered,
     TaskLost,
     TaskStarted,
     TaskTrying,
     WorkStarted,
+    unpacked,
 )
 from gradverify.run.worker_handle import (
     EndReason,
@@ -62,7 +64,7 @@ class LocalPool:
         self._workers = workers  # the most that live at a time
         self._path = path  # where workers import from; None: where this process does
         self._backlog = Backlog()
-        self._events: deque[EngineEvent] = deque()
+        self._events: deque[EngineEvent | TaskAnswered] = deque()
         self._living: list[WorkerHandle] = []
         self._ordered: deque[WorkerHandle] = deque()  # without a process id yet, in the order of the server's reports
         self._selector = selectors.DefaultSelector()
@@ -86,6 +88,11 @@ class LocalPool:
 
     def next_event(self, waiting: Waiting = contextlib.nullcontext) -> EngineEvent | None:
         """Return the next event, None when no task is left. Raises ServerError if the server cannot be started."""
+        event = self.next_packed(waiting)
+        return unpacked(event) if isinstance(event, TaskAnswered) else event
+
+    def next_packed(self, waiting: Waiting = contextlib.nullcontext) -> EngineEvent | TaskAnswered | None:
+        """Return the next event as `next_event` does, but leave an answer packed, for a process that passes it on."""
         while not self._events:
             self._assign()
             if not self._backlog and not any(worker.task for worker in self._living):
@@ -105,7 +112,7 @@ class LocalPool:
         lost: list[TaskLost] = []
         for worker in self._living:
             if worker.task is not None:
-                if worker.progress is not None and worker.progress.trying is not None:
+                if worker.progress is not None:
                     lost.append(_lost(worker, worker.task, Loss.INTERRUPT))
                 worker.task = None
                 self._end_worker(worker, EndReason.DROPPED)
@@ -166,8 +173,8 @@ class LocalPool:
     def _order_worker(self) -> WorkerHandle:
         self.start()
         assert self._server is not None
-        channel, output = order_worker(self._server)
-        worker = WorkerHandle(channel=channel, output=output)
+        channel, output, notepad = order_worker(self._server)
+        worker = WorkerHandle(channel=channel, output=output, notepad=notepad)
         self._living.append(worker)
         self._ordered.append(worker)
         self._selector.register(channel, selectors.EVENT_READ, worker)
@@ -210,10 +217,7 @@ class LocalPool:
                 self._selector.unregister(worker.channel)
 
     def _note_progress(self, worker: WorkerHandle, progress: Progress) -> None:
-        is_first_try = worker.progress is None or worker.progress.trying is None
-        worker.progress = progress
-        if progress.trying is None:
-            return
+        is_first_try, worker.progress = worker.progress is None, progress
         worker.limited_since = time.monotonic()
         if is_first_try and worker.task is not None:
             self._events.append(TaskTrying(key=worker.task.key))
@@ -227,7 +231,7 @@ class LocalPool:
         read_output(worker)  # before the next task prints
         if worker.task is not None:
             self._backlog.settle(worker.task)
-            self._events.append(TaskDone(key=worker.task.key, answer=reply.answer))
+            self._events.append(TaskAnswered(key=worker.task.key, answer=reply.answer))
         worker.task, worker.begun, worker.limited_since = None, None, None
         worker.served += 1
         if reply.spent:
@@ -265,7 +269,7 @@ class LocalPool:
         """Remove a dead worker, and retry its task or report it lost."""
         self._read_worker(worker)  # it may have replied before it died
         read_output(worker)
-        task = worker.task
+        task, worker.progress = worker.task, worker.progress or noted(worker.notepad)
         self._remove(worker)
         if task is None:
             return

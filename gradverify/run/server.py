@@ -13,6 +13,7 @@ import signal
 import socket
 import sys
 import warnings
+from collections.abc import Sequence
 from contextlib import suppress
 
 from gradverify.core.model.memory import keep_freed_memory
@@ -72,14 +73,14 @@ def _loop(control: socket.socket, wake: tuple[int, int], workers: set[int]) -> N
 
 
 def _handle_order(control: socket.socket, wake: tuple[int, int], workers: set[int]) -> None:
-    order, fds, _, _ = socket.recv_fds(control, ORDER.size, 2)
+    order, fds, _, _ = socket.recv_fds(control, ORDER.size, 3)
     if not order:
         raise EOFError
     while len(order) < ORDER.size:
         order += control.recv(ORDER.size - len(order))
     what, pid = ORDER.unpack(order)
     if what == FORK:
-        child = _fork(control, wake, fds[0], fds[1])
+        child = _fork(control, wake, fds)
         if child:
             workers.add(child)
         control.sendall(NEWS.pack(FORKED, child, 0))
@@ -98,7 +99,7 @@ def _prepare() -> None:
     gc.freeze()
 
 
-def _fork(control: socket.socket, wake: tuple[int, int], channel: int, output: int) -> int:
+def _fork(control: socket.socket, wake: tuple[int, int], ends: Sequence[int]) -> int:
     """Return the new worker's process id, 0 if fork failed."""
     server = os.getpid()
     try:
@@ -106,19 +107,19 @@ def _fork(control: socket.socket, wake: tuple[int, int], channel: int, output: i
             warnings.simplefilter("ignore", DeprecationWarning)  # fork warns of other threads; none here matters
             child = os.fork()
         if child == 0:
-            _become_worker(control, wake, channel, output, server)
+            _become_worker(control, wake, ends, server)
         with suppress(OSError):
             os.setpgid(child, child)  # in the parent and in the child: either may run first
         return child
     except OSError:
         return 0
     finally:
-        os.close(channel)
-        os.close(output)
+        for end in ends:
+            os.close(end)
 
 
-def _become_worker(control: socket.socket, wake: tuple[int, int], channel: int, output: int, server: int) -> None:
-    """Run a worker in the forked process. Never returns."""
+def _become_worker(control: socket.socket, wake: tuple[int, int], ends: Sequence[int], server: int) -> None:
+    """Run a worker in the forked process: `ends` are its socket, output and notepad. Never returns."""
     code = 1
     try:
         os.setpgid(0, 0)
@@ -133,7 +134,8 @@ def _become_worker(control: socket.socket, wake: tuple[int, int], channel: int, 
         if os.getppid() != server:
             os._exit(1)
         adopt_orphans()  # a process left by a case becomes a child of its worker, then of the server
-        serve(socket.socket(fileno=channel), output)
+        channel, output, notepad = ends
+        serve(socket.socket(fileno=channel), output, notepad)
         code = 0
     except BaseException:
         sys.excepthook(*sys.exc_info())

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from gradverify import case, result, usage
 from gradverify.case import Case, Signature, Target, TargetProblem, Trying
 from gradverify.result import CaseResult, CheckResult, Source
+from gradverify.run.framing import rebuilt
 from gradverify.run.interrupts import Waiting
 from gradverify.run.quick_pickle import pickle_quickly
 
@@ -86,7 +87,7 @@ class WorkStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """Message of a worker before the first check of a case, after each check, and before each try with other inputs."""
+    """How far a case has come: noted before its first check and after each, sent before each try with other inputs."""
 
     checks: tuple[CheckResult, ...]  # the results so far
     trying: Trying | None = None  # the try that begins; the time limit starts again with it
@@ -96,7 +97,7 @@ class Progress:
 class Reply:
     """Message of a worker when it has finished its work."""
 
-    answer: Answer
+    answer: bytes  # an Answer, pickled
     spent: bool  # the work changed its process: it ends and takes no more work
 
 
@@ -120,6 +121,14 @@ class TaskStarted:
 class TaskDone:
     key: str
     answer: Answer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskAnswered:
+    """A TaskDone as processes pass it on: only the last one unpacks it."""
+
+    key: str
+    answer: bytes  # an Answer, pickled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +160,14 @@ class EngineNote:
 
 
 EngineEvent = TaskStarted | TaskTrying | TaskDone | TaskLost | EngineNote
+
+
+def unpacked(event: TaskAnswered) -> TaskDone | TaskLost:
+    """Return the event with its answer; the task is lost if that is none, since user code can write to any socket."""
+    try:
+        return TaskDone(key=event.key, answer=rebuilt(event.answer))
+    except Exception:  # unpickling arbitrary bytes may raise anything
+        return TaskLost(key=event.key, loss=Loss.CRASH, detail="sent an answer that is not one of gradverify's")
 
 
 class Engine(Protocol):

@@ -14,8 +14,9 @@ import torch
 from gradverify.core.model.deadline import deadline_before_kill
 from gradverify.result import CaseResult
 from gradverify.run.crash_report import crash_dumps_to, dump_before
-from gradverify.run.framing import receive_frame, send_frame
+from gradverify.run.framing import packed, receive_frame, send_frame
 from gradverify.run.memory import memory_limit, naming_limit
+from gradverify.run.notepad import note
 from gradverify.run.run_work import interrupted_by_itself, run_work
 from gradverify.run.server_protocol import CHANNEL_CLOSED_EXIT
 from gradverify.run.state import State, current_state, irreversible_state
@@ -24,20 +25,26 @@ from gradverify.run.task import Assignment, Progress, Reply, WorkStarted
 _STREAMS = (1, 2)
 
 
-def serve(channel: socket.socket, output: int) -> None:
+def serve(channel: socket.socket, output: int, notepad: int) -> None:
     """Do the work that arrives over `channel`; everything printed goes to the pipe `output`.
 
-    Returns when the other end is closed, or after work that changed the process.
+    How far a case has come is noted in the file `notepad`. Returns when the other end is closed, or after work that
+    changed the process.
     """
     null_input = os.open(os.devnull, os.O_RDONLY)
-    inode = os.fstat(channel.fileno()).st_ino
+    inode, inode_of_notes = os.fstat(channel.fileno()).st_ino, os.fstat(notepad).st_ino
     pid = os.getpid()
     before, state = irreversible_state(), current_state()
 
     def send(message: Progress | Reply) -> None:
         if os.getpid() != pid:
             os._exit(0)  # a process that user code forked
-        _send(channel, inode, message)
+        if isinstance(message, Progress) and message.trying is None:
+            with suppress(OSError):
+                if os.fstat(notepad).st_ino == inode_of_notes:  # else user code closed it: it may be another file now
+                    note(notepad, message)
+        else:
+            _send(channel, inode, message)
 
     while True:
         _redirect_streams(null_input, output)
@@ -79,7 +86,7 @@ def _run(assignment: Assignment, before: tuple[object, ...], state: State, send:
         answer = interrupted_by_itself(assignment.work, error)
     if isinstance(answer, CaseResult) and assignment.memory is not None:
         answer = naming_limit(answer, assignment.memory)
-    return Reply(answer=answer, spent=irreversible_state() != before or not _gpu_works())
+    return Reply(answer=packed(answer), spent=irreversible_state() != before or not _gpu_works())
 
 
 def _gpu_works() -> bool:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from gradverify.run.framing import send_frame, take_frame
+from gradverify.run.notepad import clear
 from gradverify.run.server_protocol import CHANNEL_CLOSED_EXIT
 from gradverify.run.task import Assignment, Environment, Progress, Reply, Task, WorkStarted
 
@@ -34,11 +35,12 @@ class WorkerHandle:
 
     channel: socket.socket
     output: int
+    notepad: int
     process: int | None = None  # process id; None until the server reports it
     task: Task | None = None
     begun: float | None = None  # monotonic time at which the task started
     limited_since: float | None = None  # monotonic time from which its time limit counts: that, or its last try
-    progress: Progress | None = None  # of a case; None before its first check
+    progress: Progress | None = None  # of a case that tries other inputs; None before its first try, while it lives
     served: int = 0  # tasks finished
     resource: str = ""  # of its last task
     environment: Environment = ()  # of its tasks; any, as long as it has had none
@@ -54,6 +56,7 @@ def send_task(worker: WorkerHandle, task: Task) -> None:
     worker.progress, worker.resource = None, task.resource
     worker.environment = task.environment
     worker.tail.clear()
+    clear(worker.notepad)
     with contextlib.suppress(OSError):
         worker.channel.setblocking(True)
         assignment = Assignment(work=task.work, timeout=task.timeout, memory=task.memory, environment=task.environment)
@@ -101,10 +104,11 @@ def read_output(worker: WorkerHandle) -> bool:
 
 
 def close_handle(worker: WorkerHandle) -> None:
-    """Close the socket and the output pipe of a worker."""
+    """Close the socket, the output pipe and the notepad of a worker."""
     worker.channel.close()
-    with contextlib.suppress(OSError):
-        os.close(worker.output)
+    for end in (worker.output, worker.notepad):
+        with contextlib.suppress(OSError):
+            os.close(end)
 
 
 def ending(status: int, end_reason: EndReason | None) -> str:

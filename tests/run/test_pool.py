@@ -11,11 +11,24 @@ import pytest
 
 from gradverify.result import CaseResult, Verdict
 from gradverify.run.engines.open import open_engine
-from gradverify.run.framing import receive_frame, send_frame, take_frame
+from gradverify.run.framing import packed, receive_frame, send_frame, take_frame
 from gradverify.run.inprocess import InProcess
 from gradverify.run.options import EngineOptions
 from gradverify.run.pool import LocalPool
-from gradverify.run.task import Engine, Environment, FunctionCall, FunctionResult, Task, TaskDone, TaskStarted
+from gradverify.run.task import (
+    Devices,
+    Engine,
+    Environment,
+    FunctionCall,
+    FunctionResult,
+    Loss,
+    Task,
+    TaskAnswered,
+    TaskDone,
+    TaskLost,
+    TaskStarted,
+    unpacked,
+)
 from tests.run.making import case, run
 
 
@@ -152,6 +165,16 @@ def test_a_frame_with_a_foreign_class_is_refused() -> None:
         send_frame(left, Fraction(1, 2))
         with pytest.raises(pickle.UnpicklingError, match=r"fractions.Fraction does not belong"):
             take_frame(bytearray(right.recv(4096)))
+
+
+def test_an_answer_with_a_foreign_class_costs_its_own_task() -> None:
+    """User code can write to any socket, and a process that passes answers on does not unpack them."""
+    answer = Devices(names=("cpu",))
+    assert unpacked(TaskAnswered(key="a", answer=packed(answer))) == TaskDone(key="a", answer=answer)
+    for body in (packed(Fraction(1, 2)), packed(answer)[:-4], b""):
+        lost = unpacked(TaskAnswered(key="a", answer=body))
+        assert isinstance(lost, TaskLost)
+        assert (lost.key, lost.loss) == ("a", Loss.CRASH)
 
 
 class _ByAttribute:

@@ -15,9 +15,10 @@ from gradverify.run.engines.cluster.messages import Versions, why_refused
 from gradverify.run.engines.cluster.paths import Moved
 from gradverify.run.engines.cluster.probe import installed_versions
 from gradverify.run.engines.cluster.project import largest_parts, own_project
+from gradverify.run.framing import packed
 from gradverify.run.outcome import could_not_run
 from gradverify.run.siblings import private_name
-from gradverify.run.task import TaskDone
+from gradverify.run.task import TaskAnswered, TaskDone, unpacked
 from tests.run.making import case, target
 
 MOVED = Moved(here="/home/me/project", there="/tmp/ray/pkg")
@@ -74,7 +75,9 @@ def test_messages_have_the_paths_of_this_machine() -> None:
 
 
 def sent(result: CaseResult, work: Case) -> CaseResult:
-    event = pickle.loads(MOVED.packed(TaskDone(key="a", answer=result), work))
+    event = pickle.loads(MOVED.packed(TaskAnswered(key="a", answer=packed(result)), work))
+    event = unpacked(event) if isinstance(event, TaskAnswered) else event
+    assert isinstance(event, TaskDone)
     assert isinstance(event.answer, CaseResult)
     return event.answer
 

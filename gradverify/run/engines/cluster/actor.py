@@ -21,8 +21,9 @@ import ray
 
 from gradverify.run.engines.cluster.messages import Numbered, Project, SlotEvent, SlotNews
 from gradverify.run.engines.cluster.paths import Moved
+from gradverify.run.framing import packed
 from gradverify.run.pool import LocalPool
-from gradverify.run.task import EngineEvent, Task, TaskDone, TaskLost, TaskStarted, Work
+from gradverify.run.task import EngineEvent, Task, TaskAnswered, TaskLost, TaskStarted, Work
 
 _HIDDEN = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}  # of slots without a GPU
 # Folders of Ray's own that it puts on sys.path of its processes.
@@ -130,7 +131,7 @@ class Slot:
         with self._using_pool:
             if running is not self._dropped:
                 self._pool.submit(replace(task, work=self._moved.work(task.work)))
-            while (event := self._pool.next_event(self._unused)) is not None:
+            while (event := self._pool.next_packed(self._unused)) is not None:
                 self._note(event, running.number, task.work, time.monotonic() - started)
         with self._changed:
             self._running = None
@@ -144,8 +145,8 @@ class Slot:
         finally:
             self._using_pool.acquire()
 
-    def _note(self, event: EngineEvent, number: int, work: Work, seconds: float) -> None:
-        is_last = isinstance(event, TaskDone | TaskLost)
+    def _note(self, event: EngineEvent | TaskAnswered, number: int, work: Work, seconds: float) -> None:
+        is_last = isinstance(event, TaskAnswered | TaskLost)
         noted = SlotEvent(number=number, is_last=is_last, frame=self._frame(event, work))
         with self._changed:
             self._events.append(noted)
@@ -154,9 +155,9 @@ class Slot:
             if len(self._events) == 1:  # waking a thread for each event would cost more than the event
                 self._changed.notify_all()
 
-    def _frame(self, event: EngineEvent, work: Work) -> bytes:
-        if isinstance(event, TaskStarted):
-            event = replace(event, where=self._node)
+    def _frame(self, event: EngineEvent | TaskAnswered, work: Work) -> bytes:
+        if isinstance(event, TaskStarted):  # it names no path
+            return packed(replace(event, where=self._node))
         return self._moved.packed(event, work)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
-import pickle
 import platform
 import selectors
 import socket
@@ -29,11 +28,11 @@ from gradverify.run.engines.cluster.messages import (
     Versions,
 )
 from gradverify.run.engines.cluster.project import own_project
-from gradverify.run.framing import rebuilt, send_frame, take_frame
+from gradverify.run.framing import packed, rebuilt, send_frame, take_frame
 from gradverify.run.interrupts import Waiting
 from gradverify.run.launch import ServerError, stop_process
 from gradverify.run.options import EngineName
-from gradverify.run.task import EngineEvent, Loss, Task, TaskDone, TaskLost
+from gradverify.run.task import EngineEvent, Loss, Task, TaskAnswered, TaskDone, TaskLost, unpacked
 from gradverify.run.unobserved import OFF
 
 _PROGRAM = """
@@ -184,6 +183,7 @@ class RayEngine:
             raise ServerError(message.reason)
         elif isinstance(message, Events):
             for event in map(rebuilt, message.frames):
+                event = unpacked(event) if isinstance(event, TaskAnswered) else event
                 if isinstance(event, TaskDone | TaskLost):
                     self._unfinished.pop(event.key, None)
                 self._events.append(event)
@@ -236,8 +236,7 @@ class _Connection:
 
 
 def _packed(task: Task) -> Parcel:
-    frame = pickle.dumps(task, protocol=pickle.HIGHEST_PROTOCOL)
-    return Parcel(key=task.key, device=task.device, frame=frame)
+    return Parcel(key=task.key, device=task.device, frame=packed(task))
 
 
 def _connect() -> _Connection:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 from collections.abc import Callable
 from dataclasses import dataclass, is_dataclass, replace
 from enum import Enum
@@ -12,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from gradverify.case import Case, DataFile, Exploring, Literal, Target
+from gradverify.run.framing import packed
 from gradverify.run.quick_pickle import field_names
 from gradverify.run.siblings import private_name
-from gradverify.run.task import EngineEvent, Work
+from gradverify.run.task import EngineEvent, TaskAnswered, Work, unpacked
 from gradverify.spec.signature import targets_of
 
 _WITH_PATHS = ("target", "surrogate", "reference", "inputs", "exploring")  # fields of a Case
+_WITHOUT_PATHS = (str, int, float, Enum, Literal)
 _KINDS_OF_NAMES = ("file", "folder")  # of private modules
 
 
@@ -35,19 +36,20 @@ class Moved:
         changed = {name: self._moved(getattr(work, name)) for name in _WITH_PATHS}
         return replace(work, **changed)
 
-    def packed(self, event: EngineEvent, work: Work) -> bytes:
+    def packed(self, event: EngineEvent | TaskAnswered, work: Work) -> bytes:
         """Return an event of some work, pickled, with the paths of this machine.
 
-        `work` is as it was sent, with the paths of this machine. Names of private modules depend on paths too.
+        `work` is as it was sent, with the paths of this machine. Names of private modules depend on paths too. An
+        answer that is not unpacked stays so unless it names one of them.
         """
-        frame = pickle.dumps(event, protocol=pickle.HIGHEST_PROTOCOL)
         swaps = {self.there: self.here}
         for file in _files_of(work):
             swaps |= _private_names(file, _below(file, self.here, self.there))
+        frame = packed(event)
         if not any(found.encode() in frame for found in swaps):
             return frame
-        changed = _with_texts(event, lambda text: _swapped(text, swaps))
-        return pickle.dumps(changed, protocol=pickle.HIGHEST_PROTOCOL)
+        event = unpacked(event) if isinstance(event, TaskAnswered) else event
+        return packed(_with_texts(event, lambda text: _swapped(text, swaps)))
 
     def _moved(self, value: Any) -> Any:
         return _changed(value, lambda path: _below(path, self.here, self.there))
@@ -76,14 +78,14 @@ def _below(path: str, root: str, other: str) -> str:
 
 def _changed(value: Any, move: Callable[[str], str]) -> Any:
     """Return a value with every path in it moved. Values that users wrote for their functions are no paths."""
+    if value is None or isinstance(value, _WITHOUT_PATHS):
+        return value
     if isinstance(value, Target):
         return value if value.file is None else replace(value, file=move(value.file))
     if isinstance(value, DataFile):
         return replace(value, path=move(value.path))
     if isinstance(value, Exploring):
         return replace(value, folder=move(value.folder)) if value.folder else value
-    if isinstance(value, Literal):
-        return value
     return _rebuilt(value, lambda part: _changed(part, move))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import pickle
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
@@ -20,10 +19,11 @@ from gradverify.run.engines.cluster.connection import ClusterError, Node, last_l
 from gradverify.run.engines.cluster.dispatch import BATCH_SECONDS, Dispatcher
 from gradverify.run.engines.cluster.messages import Events, Opening, Parcel, SlotNews
 from gradverify.run.engines.cluster.wording import blamed, not_run, note_of_death
+from gradverify.run.framing import packed
 from gradverify.run.task import EngineEvent, Loss, TaskLost
 
 _TICK = 0.25  # seconds between two looks at what takes long
-_LEAST_GATHERED = 0.5  # seconds of events in a message: each costs both processes as much as a small task
+_LEAST_GATHERED = 0.75  # seconds of events in a message: each costs both processes as much as a small task
 _MOST_MESSAGES = 1000  # of slots per second, which this process has time for
 _IDLE_SECONDS = 60.0  # until a slot without tasks is given back to the cluster
 _END_SECONDS = 3.0  # for the slots to end their workers
@@ -157,7 +157,7 @@ class Slots:
     def _gathered(self) -> float:
         """Return for how many seconds a slot gathers events into a message, and let it hold work for longer."""
         seconds = max(_LEAST_GATHERED, len(self._slots) / _MOST_MESSAGES)
-        self._dispatcher.batch_seconds = max(BATCH_SECONDS, 2 * seconds)
+        self._dispatcher.batch_seconds = max(BATCH_SECONDS, seconds / _LEAST_GATHERED)
         return seconds
 
     def _take(self, slot: _Slot, news: SlotNews) -> None:
@@ -183,7 +183,7 @@ class Slots:
         self._kinds[slot.gpus].since = now
         tasks = self._dispatcher.refill(slot.number, now)
         if tasks:
-            slot.actor.add.remote(pickle.dumps(tasks, protocol=pickle.HIGHEST_PROTOCOL))
+            slot.actor.add.remote(packed(tasks))
         slot.idle_since = (slot.idle_since or now) if self._dispatcher.is_idle(slot.number) else None
 
     def _is_up(self, slot: _Slot) -> bool:
@@ -251,7 +251,7 @@ class Slots:
                 self._emit(TaskLost(key=parcel.key, loss=Loss.CRASH, detail=detail))
 
     def _emit(self, event: EngineEvent) -> None:
-        self._send(Events(frames=(pickle.dumps(event, protocol=pickle.HIGHEST_PROTOCOL),)))
+        self._send(Events(frames=(packed(event),)))
 
 
 async def _all_within(seconds: float, answers: list[Awaitable[Any]]) -> list[Any]:
