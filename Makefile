@@ -3,7 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-PYTEST := -m pytest --numprocesses auto --dist loadgroup
+# One more than the cores: many tests wait for processes that they have started.
+WORKERS := $(shell $(PYTHON) -c "import os; print((os.cpu_count() or 1) + 1)")
+PYTEST := -m pytest --numprocesses $(WORKERS) --dist loadgroup
 
 .PHONY: run test check test-all format-check lint types format docs site pictures wheel release-check lock oldest newest clean
 

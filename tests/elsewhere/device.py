@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils import _pytree as pytree
 
 NAME = "elsewhere"
 WAITS: Counter[str] = Counter()  # how often the host had to wait for what, since this was cleared
@@ -105,12 +104,16 @@ def moved(value: Any) -> Any:
 def _computed(operation: Any, args: Any, kwargs: Any) -> Any:
     """Return what the CPU makes of the tensors that are held."""
     name = operation.overloadpacket.__name__
-    given, shape = pytree.tree_flatten((args, kwargs))
-    ours = [each for each in given if isinstance(each, Elsewhere)]
+    given: list[Any] = []
+
+    def held(value: Any) -> Any:
+        given.append(value)
+        return _held(value)
+
+    plain_args, plain_kwargs = _each((args, kwargs), held)
     if name not in _COPIES:
         _refuse(name, given)
     _count(name, given)
-    plain_args, plain_kwargs = pytree.tree_unflatten([_held(each) for each in given], shape)
     target = kwargs.get("device")
     if name == "_to_copy" and target is not None and torch.device(target).type == "cpu":
         WAITS["copied to the CPU"] += 1
@@ -122,8 +125,18 @@ def _computed(operation: Any, args: Any, kwargs: Any) -> Any:
         with no_dispatch():
             operation(*args, **kwargs)
         return args[0]
-    known = {id(each.held): each for each in ours}
-    return pytree.tree_map(lambda each: _ours(each, known), found)
+    known = {id(each.held): each for each in given if isinstance(each, Elsewhere)}
+    return _each(found, lambda value: _ours(value, known))
+
+
+def _each(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Return nested tuples, lists and mappings with every value in them changed; torch's own `tree_map` is slow."""
+    if isinstance(value, dict):
+        return {key: _each(part, change) for key, part in value.items()}
+    if isinstance(value, tuple | list):
+        parts = [_each(part, change) for part in value]
+        return tuple(parts) if isinstance(value, tuple) else parts
+    return change(value)
 
 
 def _refuse(name: str, given: Iterable[Any]) -> None:
