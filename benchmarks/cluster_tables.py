@@ -148,19 +148,20 @@ def _dispatch(rows: Sequence[Measured]) -> float | None:
     Workers do the same in both, so the time of the other processes is measured in theirs: the machine may be faster in
     one of the two turns.
     """
-    slopes = [
-        _slope(rows, value)
-        for value in (
-            lambda pair: pair.cpu[0],
-            lambda pair: pair.pool.cpu[Process.WORKER],
-            lambda pair: pair.cpu[1],
-            lambda pair: pair.cluster.cpu[Process.WORKER],
-        )
-    ]
-    if None in slopes:
+    if len(rows) < 2 or rows[0].count == rows[1].count:
         return None
-    pool, pool_workers, cluster, cluster_workers = map(float, filter(None, slopes))
-    return cluster / cluster_workers / (pool / pool_workers) - 1
+    few, many = rows[:2]
+    return statistics.median(_added(less, more) for less, more in zip(few.pairs, many.pairs, strict=True))
+
+
+def _added(less: Pair, more: Pair) -> float:
+    """Return the same for one round, from the pairs of fewer and of more cases."""
+    pool, cluster = (more.cpu[side] - less.cpu[side] for side in (0, 1))
+    of_pool, of_cluster = (
+        after.cpu[Process.WORKER] - before.cpu[Process.WORKER]
+        for before, after in ((less.pool, more.pool), (less.cluster, more.cluster))
+    )
+    return cluster / of_cluster / (pool / of_pool) - 1
 
 
 def row_of(row: Measured) -> Row:

@@ -109,11 +109,12 @@ def test_functions_of_a_worked_example_run_in_this_order(at: float, named: list[
     x = torch.tensor([at], dtype=torch.float64, requires_grad=True)
     sys.setprofile(note)
     try:
-        verify(Clip, (x,), checks=("gradcheck",))
+        (check,) = verify(Clip, (x,), checks=("gradcheck",)).checks
     finally:
         sys.setprofile(None)
     left = iter(called)
     assert [name for name in named if name not in left] == []  # `in` takes names from `left` up to the one found
+    assert (check.mismatched, check.kinks) == ((1, 0) if at < 0 else (0, 1) if at == 0 else (0, 0))
 
 
 def explore_blocks() -> dict[str, list[str]]:

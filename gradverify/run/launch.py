@@ -75,9 +75,9 @@ def start_server(path: Sequence[str] | None = None) -> Server:
 
 def order_worker(server: Server) -> tuple[socket.socket, int, int]:
     """Order a worker; return the socket to it, and the descriptors of its output and its notepad. Raises OSError."""
+    notepad = new_notepad()
     ours, theirs = socket.socketpair()
     reading, writing = os.pipe()
-    notepad = new_notepad()
     try:
         socket.send_fds(server.control, [ORDER.pack(FORK, 0)], [theirs.fileno(), writing, notepad])
     except OSError:

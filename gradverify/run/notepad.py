@@ -14,8 +14,8 @@ from gradverify.run.task import Progress
 
 
 def new_notepad() -> int:
-    """Return the descriptor of an empty file that no other process can find."""
-    if hasattr(os, "memfd_create"):
+    """Return the descriptor of an empty file that no other process can find. Raises OSError."""
+    with suppress(AttributeError, OSError):  # a system without files in memory, or one that forbids them
         return os.memfd_create("gradverify-progress")
     with tempfile.TemporaryFile() as file:
         return os.dup(file.fileno())

@@ -165,7 +165,10 @@ EngineEvent = TaskStarted | TaskTrying | TaskDone | TaskLost | EngineNote
 def unpacked(event: TaskAnswered) -> TaskDone | TaskLost:
     """Return the event with its answer; the task is lost if that is none, since user code can write to any socket."""
     try:
-        return TaskDone(key=event.key, answer=rebuilt(event.answer))
+        answer = rebuilt(event.answer)
+        if not isinstance(answer, Answer):
+            raise TypeError(answer)
+        return TaskDone(key=event.key, answer=answer)
     except Exception:  # unpickling arbitrary bytes may raise anything
         return TaskLost(key=event.key, loss=Loss.CRASH, detail="sent an answer that is not one of gradverify's")
 

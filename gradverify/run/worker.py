@@ -32,7 +32,7 @@ def serve(channel: socket.socket, output: int, notepad: int) -> None:
     changed the process.
     """
     null_input = os.open(os.devnull, os.O_RDONLY)
-    inode, inode_of_notes = os.fstat(channel.fileno()).st_ino, os.fstat(notepad).st_ino
+    inode, notes = os.fstat(channel.fileno()).st_ino, os.fstat(notepad)
     pid = os.getpid()
     before, state = irreversible_state(), current_state()
 
@@ -40,9 +40,7 @@ def serve(channel: socket.socket, output: int, notepad: int) -> None:
         if os.getpid() != pid:
             os._exit(0)  # a process that user code forked
         if isinstance(message, Progress) and message.trying is None:
-            with suppress(OSError):
-                if os.fstat(notepad).st_ino == inode_of_notes:  # else user code closed it: it may be another file now
-                    note(notepad, message)
+            _note(notepad, notes, message)
         else:
             _send(channel, inode, message)
 
@@ -109,6 +107,16 @@ def _send(channel: socket.socket, inode: int, message: Progress | Reply) -> None
         if os.fstat(channel.fileno()).st_ino != inode:
             raise OSError("the channel was closed")
         send_frame(channel, message)
+    except OSError:
+        os._exit(CHANNEL_CLOSED_EXIT)
+
+
+def _note(notepad: int, opened: os.stat_result, progress: Progress) -> None:
+    """Note how far a case has come. Ends the process if user code closed the file, as `_send` does."""
+    try:
+        if not os.path.samestat(os.fstat(notepad), opened):
+            raise OSError("the notepad was closed")
+        note(notepad, progress)
     except OSError:
         os._exit(CHANNEL_CLOSED_EXIT)
 

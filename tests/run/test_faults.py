@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gradverify.case import Normal, TensorInput
+from gradverify.case import Literal, Normal, TensorInput
 from gradverify.result import CaseResult, Verdict
 from gradverify.run.pool import LocalPool
 from gradverify.run.run_work import run_work
@@ -69,6 +69,15 @@ def test_a_crash_is_named(results: dict[str, CaseResult], name: str) -> None:
     assert results[name].verdict is Verdict.ERROR
     assert not results[name].as_expected
     assert results[name].source is None  # a callable that crashes leaves no graph to find backward in
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="finds the descriptor in /proc")
+def test_a_file_in_the_place_of_the_notepad_is_not_written_to(engine: Engine, tmp_path: Path) -> None:
+    (tmp_path / "kept").write_text("mine", encoding="utf-8")
+    inputs = {"x": TensorInput(origin=Normal(), shape=(3,)), "path": Literal(value=str(tmp_path / "kept"))}
+    (finding,) = run([case("steal_notepad", "faults.py", inputs=inputs)], engine)["steal_notepad"].checks[0].findings
+    assert (finding.code, finding.message) == ("GV905", "closed the file descriptors of its own worker")
+    assert (tmp_path / "kept").read_text(encoding="utf-8") == "mine"
 
 
 @pytest.mark.parametrize("name", TIMEOUTS)

@@ -37,8 +37,16 @@ def test_what_is_no_progress_is_read_as_none(body: bytes, tmp_path: Path) -> Non
         assert noted(file.fileno()) is None
 
 
-def test_a_system_without_files_in_memory_has_a_notepad(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(os, "memfd_create", raising=False)
+def forbidden(name: str) -> int:
+    raise PermissionError(name)
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_system_without_files_in_memory_has_a_notepad(is_there: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if is_there:
+        monkeypatch.setattr(os, "memfd_create", forbidden)
+    else:
+        monkeypatch.delattr(os, "memfd_create", raising=False)
     notepad = new_notepad()
     note(notepad, MUCH)
     assert noted(notepad) == MUCH

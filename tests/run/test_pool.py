@@ -171,7 +171,7 @@ def test_an_answer_with_a_foreign_class_costs_its_own_task() -> None:
     """User code can write to any socket, and a process that passes answers on does not unpack them."""
     answer = Devices(names=("cpu",))
     assert unpacked(TaskAnswered(key="a", answer=packed(answer))) == TaskDone(key="a", answer=answer)
-    for body in (packed(Fraction(1, 2)), packed(answer)[:-4], b""):
+    for body in (packed(Fraction(1, 2)), packed(Verdict.PASS), packed(answer)[:-4], b""):
         lost = unpacked(TaskAnswered(key="a", answer=body))
         assert isinstance(lost, TaskLost)
         assert (lost.key, lost.loss) == ("a", Loss.CRASH)

@@ -173,6 +173,14 @@ def steal_channel(x):
     return x * x
 
 
+def steal_notepad(x, path):
+    """Open a file of one's own with the descriptor that the worker notes its progress with."""
+    for link in pathlib.Path("/proc/self/fd").iterdir():
+        if link.is_symlink() and "gradverify-progress" in str(link.readlink()):
+            os.dup2(os.open(path, os.O_RDWR), int(link.name))
+    return x * x
+
+
 def fork(x):
     if once("fork"):
         os.fork()
