@@ -3,9 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# One more than the cores: many tests wait for processes that they have started.
-WORKERS ?= $(shell $(PYTHON) -c "import os; f = getattr(os, 'sched_getaffinity', 0); print(1 + (len(f(0)) if f else os.cpu_count() or 1))")
-PYTEST := -m pytest --numprocesses $(WORKERS) --dist loadgroup
+PYTEST := -m pytest --numprocesses auto --dist loadgroup
 
 .PHONY: run test check test-all format-check lint types format docs site pictures wheel release-check lock oldest newest clean
 
