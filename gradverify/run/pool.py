@@ -1,8 +1,8 @@
 """The engine of one machine: worker processes that run many tasks each, isolated from each other.
 
 This process does not load torch. A server loads it once and forks every worker. A task that exceeds its time limit is
-killed with every process it started. A task counts as crashed only if it kills a worker that has run no other task;
-otherwise it is run again in such a worker.
+killed with every process it started. A task counts as crashed only if it kills a worker that has run no other task, or
+if its answer cannot be read; otherwise it is run again in such a worker.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class LocalPool:
     def next_event(self, waiting: Waiting = contextlib.nullcontext) -> EngineEvent | None:
         """Return the next event, None when no task is left. Raises ServerError if the server cannot be started."""
         event = self.next_packed(waiting)
-        return unpacked(event) if isinstance(event, TaskAnswered) else event
+        return None if event is None else unpacked(event)
 
     def next_packed(self, waiting: Waiting = contextlib.nullcontext) -> EngineEvent | TaskAnswered | None:
         """Return the next event as `next_event` does, but leave an answer packed, for a process that passes it on."""

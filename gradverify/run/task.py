@@ -162,8 +162,10 @@ class EngineNote:
 EngineEvent = TaskStarted | TaskTrying | TaskDone | TaskLost | EngineNote
 
 
-def unpacked(event: TaskAnswered) -> TaskDone | TaskLost:
-    """Return the event with its answer; the task is lost if that is none, since user code can write to any socket."""
+def unpacked(event: EngineEvent | TaskAnswered) -> EngineEvent:
+    """Return the event, an answer unpacked. If it is none, the task is lost: user code can write to any socket."""
+    if not isinstance(event, TaskAnswered):
+        return event
     try:
         answer = rebuilt(event.answer)
         if not isinstance(answer, Answer):

@@ -32,7 +32,7 @@ def serve(channel: socket.socket, output: int, notepad: int) -> None:
     changed the process.
     """
     null_input = os.open(os.devnull, os.O_RDONLY)
-    inode, notes = os.fstat(channel.fileno()).st_ino, os.fstat(notepad)
+    opened, notes = os.fstat(channel.fileno()), os.fstat(notepad)
     pid = os.getpid()
     before, state = irreversible_state(), current_state()
 
@@ -40,9 +40,9 @@ def serve(channel: socket.socket, output: int, notepad: int) -> None:
         if os.getpid() != pid:
             os._exit(0)  # a process that user code forked
         if isinstance(message, Progress) and message.trying is None:
-            _note(notepad, notes, message)
+            _written(notepad, notes, lambda: note(notepad, message))
         else:
-            _send(channel, inode, message)
+            _written(channel.fileno(), opened, lambda: send_frame(channel, message))
 
     while True:
         _redirect_streams(null_input, output)
@@ -101,22 +101,15 @@ def _gpu_works() -> bool:
     return True
 
 
-def _send(channel: socket.socket, inode: int, message: Progress | Reply) -> None:
-    """Send a message. Ends the process if user code closed the socket: its descriptor may be another file now."""
-    try:
-        if os.fstat(channel.fileno()).st_ino != inode:
-            raise OSError("the channel was closed")
-        send_frame(channel, message)
-    except OSError:
-        os._exit(CHANNEL_CLOSED_EXIT)
+def _written(descriptor: int, opened: os.stat_result, write: Callable[[], None]) -> None:
+    """Write to a file or socket of this worker.
 
-
-def _note(notepad: int, opened: os.stat_result, progress: Progress) -> None:
-    """Note how far a case has come. Ends the process if user code closed the file, as `_send` does."""
+    Ends the process if user code closed it: its descriptor may be another file now.
+    """
     try:
-        if not os.path.samestat(os.fstat(notepad), opened):
-            raise OSError("the notepad was closed")
-        note(notepad, progress)
+        if not os.path.samestat(os.fstat(descriptor), opened):
+            raise OSError("it was closed")
+        write()
     except OSError:
         os._exit(CHANNEL_CLOSED_EXIT)
 

@@ -35,7 +35,7 @@ class WorkerHandle:
 
     channel: socket.socket
     output: int
-    notepad: int
+    notepad: int  # descriptor of the file in which the worker notes how far its case has come
     process: int | None = None  # process id; None until the server reports it
     task: Task | None = None
     begun: float | None = None  # monotonic time at which the task started

@@ -75,8 +75,7 @@ def test_messages_have_the_paths_of_this_machine() -> None:
 
 
 def sent(result: CaseResult, work: Case) -> CaseResult:
-    event = pickle.loads(MOVED.packed(TaskAnswered(key="a", answer=packed(result)), work))
-    event = unpacked(event) if isinstance(event, TaskAnswered) else event
+    event = unpacked(pickle.loads(MOVED.packed(TaskAnswered(key="a", answer=packed(result)), work)))
     assert isinstance(event, TaskDone)
     assert isinstance(event.answer, CaseResult)
     return event.answer

@@ -32,7 +32,7 @@ from gradverify.run.framing import packed, rebuilt, send_frame, take_frame
 from gradverify.run.interrupts import Waiting
 from gradverify.run.launch import ServerError, stop_process
 from gradverify.run.options import EngineName
-from gradverify.run.task import EngineEvent, Loss, Task, TaskAnswered, TaskDone, TaskLost, unpacked
+from gradverify.run.task import EngineEvent, Loss, Task, TaskDone, TaskLost, unpacked
 from gradverify.run.unobserved import OFF
 
 _PROGRAM = """
@@ -182,8 +182,7 @@ class RayEngine:
             self.renew()
             raise ServerError(message.reason)
         elif isinstance(message, Events):
-            for event in map(rebuilt, message.frames):
-                event = unpacked(event) if isinstance(event, TaskAnswered) else event
+            for event in map(unpacked, map(rebuilt, message.frames)):
                 if isinstance(event, TaskDone | TaskLost):
                     self._unfinished.pop(event.key, None)
                 self._events.append(event)

@@ -48,8 +48,7 @@ class Moved:
         frame = packed(event)
         if not any(found.encode() in frame for found in swaps):
             return frame
-        event = unpacked(event) if isinstance(event, TaskAnswered) else event
-        return packed(_with_texts(event, lambda text: _swapped(text, swaps)))
+        return packed(_with_texts(unpacked(event), lambda text: _swapped(text, swaps)))
 
     def _moved(self, value: Any) -> Any:
         return _changed(value, lambda path: _below(path, self.here, self.there))
