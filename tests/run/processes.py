@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 
 def offspring(process: int) -> list[int]:
     """Return the process ids of all descendants of a process, whichever of its threads started them."""
-    found = []
-    for thread in Path(f"/proc/{process}/task").iterdir():
-        for child in (thread / "children").read_text().split():
-            found += [int(child), *offspring(int(child))]
-    return found
+    children: list[int] = []
+    with suppress(OSError):  # it has ended meanwhile
+        for thread in list(Path(f"/proc/{process}/task").iterdir()):
+            with suppress(OSError):  # this thread has
+                children += map(int, (thread / "children").read_text().split())
+    return [each for child in children for each in (child, *offspring(child))]
 
 
 def left_over(processes: Iterable[int], patience: float = 5.0) -> list[int]:
