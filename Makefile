@@ -56,11 +56,14 @@ release-check: $(READY)
 	$(BIN)/check-wheel-contents dist/*.whl
 	$(BIN)/python -m tests.release_check dist
 
+# Compiled on all cores, and gradverify too: where PYTHONDONTWRITEBYTECODE is set, as in many containers, every process
+# would else compile it anew. Packages hold a few files for other versions of Python, which do not compile.
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "gradverify needs Python 3.11 or newer; name one with: make PYTHON=python3.11 ...")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt setuptools
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt setuptools
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --no-build-isolation --editable '.[dev]'
+	$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib gradverify || true
 	touch $@
 
 # Pins the newest version of every package that pyproject.toml and constraints.in allow, on all platforms.
