@@ -466,6 +466,8 @@ def test_gradient_of_piecewise_constant_function_is_straight_through(forward: Ca
         "20 of 20 elements differ; output moves in jumps only, analytic = cotangent: a straight-through"
     )
     assert diagnosis_of(forward, lambda g, x: g * (x.abs() <= 1), x)[0] == "straight-through"
+    _, text = diagnosis_of(forward, lambda g, x: g, x[:1, :1])
+    assert text.startswith("the only element differs; output moves in jumps only")
     assert diagnosis_of(forward, lambda g, x: g * x.sigmoid() * (1 - x.sigmoid()), x)[0] == "straight-through"
 
 

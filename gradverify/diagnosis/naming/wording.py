@@ -8,6 +8,7 @@ from decimal import ROUND_CEILING, Context
 from gradverify.core.model.coordinates import Block, unravel
 
 _WHOLE = 0.9995  # a share that would be printed as 100.0 %, and is omitted
+_SINGULAR = {"elements": "element", "entries": "entry", "outputs": "output"}
 _NAMED = 3  # items of a longer list that are written out
 
 
@@ -35,7 +36,9 @@ def listed(words: Sequence[str]) -> str:
 
 
 def differ_text(wrong: int, total: int, noun: str) -> str:
-    """Return "3 of 5 elements differ"."""
+    """Return "3 of 5 elements differ", or "the only element differs"."""
+    if total == 1:
+        return f"the only {_SINGULAR[noun]} differs"
     return f"{wrong} of {total} {noun} {'differs' if wrong == 1 else 'differ'}"
 
 
