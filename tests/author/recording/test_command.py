@@ -72,6 +72,9 @@ if __name__ == "__main__":
 """
 
 
+of_one_recording = pytest.mark.xdist_group("recording")  # or each process of the tests would record its own
+
+
 def with_ops(folder: Path) -> Path:
     (folder / "ops.py").write_text(OPS, encoding="utf-8")
     return folder
@@ -94,6 +97,7 @@ def test_the_command_says_what_it_says_without(project: Path) -> None:
     assert ran.err.removeprefix(plain.err).startswith("gradverify: recorded 1 call of 1 Function, specs in specs\n")
 
 
+@of_one_recording
 def test_files_are_named_after_modules_and_functions(recorded: Ran) -> None:
     assert recorded.code == 0, recorded.err
     files = sorted(str(path.relative_to(recorded.folder / "specs")) for path in recorded.folder.rglob("*.yaml"))
@@ -103,6 +107,7 @@ def test_files_are_named_after_modules_and_functions(recorded: Ran) -> None:
     assert "    draft: `options` is a object, which YAML has no word for\n" in recorded.err
 
 
+@of_one_recording
 def test_sizes_and_values_are_in_the_specs(recorded: Ran) -> None:
     squares = next(each for each in recorded.spec("ops/Power") if each["inputs"]["exponent"] == 2)
     assert squares["function"] == "ops:Power"
@@ -118,6 +123,7 @@ def test_sizes_and_values_are_in_the_specs(recorded: Ran) -> None:
     assert here["function"] == "../../train.py:Here"
 
 
+@of_one_recording
 def test_sizes_that_must_be_divisible_stay_so(recorded: Ran) -> None:
     (grouped,) = recorded.spec("ops/Grouped")
     assert grouped["inputs"]["groups"] == 8
@@ -125,11 +131,13 @@ def test_sizes_that_must_be_divisible_stay_so(recorded: Ran) -> None:
     assert sizes["d"] % 8 == 0 and sizes["d"] < 32 and sizes["n"] < 64
 
 
+@of_one_recording
 def test_calls_of_child_processes_are_recorded(recorded: Ran) -> None:
     exponents = {document["inputs"]["exponent"]: document for document in recorded.spec("ops/Power")}
     assert set(exponents) == {2, 3, 4}  # called in the command, a subprocess that ends at once, a forked loader
 
 
+@of_one_recording
 def test_specs_judge_as_written_ones_do(recorded: Ran) -> None:
     (recorded.folder / "specs" / "ops" / "Configured.yaml").unlink()  # a draft
     ran = run(recorded.folder, "-m", "gradverify", "run", "specs", "--json", "report.json")

@@ -104,8 +104,9 @@ def test_a_session_is_recorded(commands: Commands, workers: tuple[str, ...]) -> 
     assert "from `pytest tests -p no:cacheprovider" in (project / "specs" / "ops" / "Power.yaml").read_text()
     (in_test,) = ran.spec("test_ops/InTest")
     assert in_test["function"] == "../../tests/test_ops.py:InTest"
-    judged = run_here(commands, "run", "specs")
-    assert judged.code == 0, judged.out
+    if not workers:  # the specs are the same
+        judged = run_here(commands, "run", "specs")
+        assert judged.code == 0, judged.out
 
 
 def test_a_file_in_place_of_the_folder_is_a_mistake(project: Path) -> None:
