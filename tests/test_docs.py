@@ -136,6 +136,7 @@ def test_page_of_explore_prints_what_it_shows(
     assert lines_of_words(capsys.readouterr().out) == lines_of_words(explore_blocks()["text"][0])
 
 
+@pytest.mark.slow
 def test_page_of_explore_shows_the_screen(commands: Commands) -> None:
     blocks = explore_blocks()
     (commands.folder / "pool.py").write_text(blocks["python"][0], encoding="utf-8")

@@ -43,12 +43,14 @@ def test_what_is_traced_rightly_passes(function: Any) -> None:
     assert (result.verdict, result.message) == (Verdict.PASS, "compiled and eager agree")
 
 
+@pytest.mark.slow
 def test_a_backward_that_is_another_one_when_it_is_traced() -> None:
     result = compiled(claimed(torch.sin, lambda x: x.cos() * (1.001 if is_compiling() else 1.0)))
     assert (result.verdict, [finding.code for finding in result.findings]) == (Verdict.FAIL, ["GV505"])
     assert "compiled, the gradient is not what it is otherwise: 6 of 6 entries differ by x" in result.message
 
 
+@pytest.mark.slow
 def test_rounding_that_is_another_one_is_none() -> None:
     def slope(x: Tensor) -> Tensor:
         return (x + 1e-3 - 1e-3).cos() if is_compiling() else x.cos()

@@ -254,6 +254,7 @@ def cross_entropy(x: Tensor) -> Tensor:
     return (x.logsumexp(-1) - x[rows, rows * 7 % x.shape[1]]).mean()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(31, 127), (256, 512)])
 def test_a_thousandth_of_an_entry_is_found_where_a_few_entries_are_far_larger(shape: tuple[int, int]) -> None:
     """The gradient of cross entropy is about -1 at one entry of each row, and a probability at all others."""

@@ -59,6 +59,7 @@ def test_a_right_gradient_is_never_accused_whenever_time_runs_out(limited: Limit
     assert found == unlimited
 
 
+@pytest.mark.slow
 def test_a_wrong_gradient_keeps_its_elements_when_time_runs_out_during_the_diagnosis(limited: Limited) -> None:
     wrong = claimed(torch.sin, lambda x: 2 * x.cos())
     verdicts = [limited("gradcheck", calls, wrong, double([0.5, -1.0])) for calls in range(1, 200, 4)]

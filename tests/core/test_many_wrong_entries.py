@@ -140,6 +140,7 @@ def test_wrong_matrix_product_takes_few_forwards(off: float) -> None:
     assert wrong.evaluations.forward <= FEW
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("off", [1e-6, 1.0])
 def test_wrong_elementwise_function_takes_few_forwards(off: float) -> None:
     result = gradcheck(claimed(torch.sin, lambda x: x.cos() * (1 + off)), normal(50_000, seed=7))

@@ -35,6 +35,7 @@ def told(result: CaseResult) -> list[tuple[str, str, str]]:
     return [(entry.within, entry.text, entry.never.value) for entry in result.uncovered]
 
 
+@pytest.mark.slow
 @traced
 def test_case_says_what_its_inputs_did_not_exercise(engine: Engine) -> None:
     result = run([unexercised("Clipped")], engine)["Clipped"]

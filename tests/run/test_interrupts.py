@@ -100,6 +100,7 @@ def test_interrupt_while_an_event_is_returned_loses_no_result() -> None:
     assert interrupted_at("hand out", 5 + 2) == ([CASES[0].id], True)
 
 
+@pytest.mark.slow
 def test_interrupt_after_the_last_result_keeps_it(engine: Engine) -> None:
     def on_event(event: Event) -> None:
         if isinstance(event, Finished) and event.result.id == CASES[-1].id:

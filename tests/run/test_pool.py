@@ -96,6 +96,7 @@ def imported(pool: LocalPool, module: str, environment: Environment = ()) -> obj
     return event.answer.value
 
 
+@pytest.mark.slow
 def test_a_prepared_pool_forks_workers_that_have_what_custom_operators_import() -> None:
     pool = LocalPool(1)
     try:
@@ -106,6 +107,7 @@ def test_a_prepared_pool_forks_workers_that_have_what_custom_operators_import() 
         pool.close()
 
 
+@pytest.mark.slow
 def test_tasks_with_an_environment_never_run_in_a_prepared_process() -> None:
     environment = (("HANDMADE", "1"),)
     pool = LocalPool(1)
