@@ -56,8 +56,9 @@ release-check: $(READY)
 	$(BIN)/check-wheel-contents dist/*.whl
 	$(BIN)/python -m tests.release_check dist
 
-# Compiled on all cores, and gradverify too: where PYTHONDONTWRITEBYTECODE is set, as in many containers, every process
-# would else compile it anew. Packages hold a few files for other versions of Python, which do not compile.
+# compileall uses all cores, where pip uses one. It compiles gradverify too: where PYTHONDONTWRITEBYTECODE is set, as in
+# many containers, every process would compile it anew. It fails at files for other versions of Python, which some
+# packages hold.
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "gradverify needs Python 3.11 or newer; name one with: make PYTHON=python3.11 ...")'
 	$(PYTHON) -m venv $(VENV)

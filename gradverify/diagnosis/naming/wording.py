@@ -36,7 +36,7 @@ def listed(words: Sequence[str]) -> str:
 
 
 def differ_text(wrong: int, total: int, noun: str) -> str:
-    """Return "3 of 5 elements differ", or "the only element differs"."""
+    """Return "3 of 5 elements differ", or "the only element differs"; a `total` of 1 needs a `noun` in _SINGULAR."""
     if total == 1:
         return f"the only {_SINGULAR[noun]} differs"
     return f"{wrong} of {total} {noun} {'differs' if wrong == 1 else 'differ'}"

@@ -72,7 +72,7 @@ if __name__ == "__main__":
 """
 
 
-of_one_recording = pytest.mark.xdist_group("recording")  # or each process of the tests would record its own
+of_one_recording = pytest.mark.xdist_group("recording")  # else each pytest process would make its own recording
 
 
 def with_ops(folder: Path) -> Path:
