@@ -120,11 +120,16 @@ def _cpu_times(row: Measured) -> tuple[str, ...]:
 
 def _slope(rows: Sequence[Measured], value: Callable[[Pair], float]) -> float | None:
     """Return how much a value grows with each small case, None if there are not two numbers of cases yet."""
-    if len(rows) < 2 or rows[0].count == rows[1].count:
+    if not (rounds := _rounds(rows)):
         return None
-    few, many = rows[:2]
-    pairs = zip(few.pairs, many.pairs, strict=True)
-    return statistics.median((value(more) - value(less)) / (many.count - few.count) for less, more in pairs)
+    return statistics.median(value(more) - value(less) for less, more in rounds) / (rows[1].count - rows[0].count)
+
+
+def _rounds(rows: Sequence[Measured]) -> list[tuple[Pair, Pair]]:
+    """Return the pairs of fewer and of more small cases for every round, none without two numbers of cases."""
+    if len(rows) < 2 or rows[0].count == rows[1].count:
+        return []
+    return list(zip(rows[0].pairs, rows[1].pairs, strict=True))
 
 
 def _each_case(rows: Sequence[Measured]) -> str:
@@ -148,10 +153,8 @@ def _dispatch(rows: Sequence[Measured]) -> float | None:
     Workers do the same in both, so the time of the other processes is measured in theirs: the machine may be faster in
     one of the two turns.
     """
-    if len(rows) < 2 or rows[0].count == rows[1].count:
-        return None
-    few, many = rows[:2]
-    return statistics.median(_added(less, more) for less, more in zip(few.pairs, many.pairs, strict=True))
+    rounds = _rounds(rows)
+    return statistics.median(_added(less, more) for less, more in rounds) if rounds else None
 
 
 def _added(less: Pair, more: Pair) -> float:

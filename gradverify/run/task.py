@@ -163,7 +163,7 @@ EngineEvent = TaskStarted | TaskTrying | TaskDone | TaskLost | EngineNote
 
 
 def unpacked(event: EngineEvent | TaskAnswered) -> EngineEvent:
-    """Return the event, an answer unpacked. If it is none, the task is lost: user code can write to any socket."""
+    """Return the event, an answer unpacked; a task without one is lost, since user code can write to any socket."""
     if not isinstance(event, TaskAnswered):
         return event
     try:
