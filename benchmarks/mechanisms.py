@@ -125,7 +125,7 @@ MECHANISMS: tuple[Mechanism, ...] = (
     _look("all matching", "strategy.elementwise", "_all_matching", _nothing),
     _look("smaller steps", "strategy.elementwise", "_judged_by_smaller_steps", _argument(3)),
     _look("first look", "decide.screen", "screened", _all_in_doubt),
-    _look("affine inputs", "strategy.affine_inputs", "affine_column_groups", _nothing),
+    _look("single steps", "strategy.single_step", "sample_single_steps", _nothing),
     _other("propagated nan", "decide.columns", "_with_propagated_nan", _argument(2)),
     _other("finer steps", "decide.ladder", "_by_finer_steps", _argument(3)),
     _other("constant between jumps", "decide.ladder", "_on_level_ground", _argument(3)),

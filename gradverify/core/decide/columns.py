@@ -7,10 +7,11 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from gradverify.core.decide.compare import differs_clearly
 from gradverify.core.decide.context import Concerning, Excuses, JudgingContext, focused
 from gradverify.core.decide.directional_sums import are_smooth, columns_do_not_add_up, confirmed_along_line
 from gradverify.core.decide.ladder import DEPTH, judge_by_ladder, judge_by_largest_steps
-from gradverify.core.decide.screen import Screened, screen
+from gradverify.core.decide.screen import Look, Screened, joined_looks, screen
 from gradverify.core.decide.verdict import Code, Judged, Part, Parts, Reason, copy_of, decide, of_rows, put, stacked
 from gradverify.core.estimate import richardson
 from gradverify.core.estimate.stencil import Stencil, sample_stencil
@@ -22,7 +23,6 @@ _COLUMN_GROUPS = 64  # column groups with clear mismatches that the ladder judge
 _FEW = 3  # of them at a time, at least
 _ENTRIES = 1024  # clear mismatches that the ladder judges at a time
 _NOT_DETERMINED = (Code.UNDETERMINED, Code.UNDEFINED, Code.JUMP, Code.UNFINISHED)
-_CLEAR = 2.0  # times the allowed error: a larger one is clear
 
 
 class ConfirmationState:
@@ -55,23 +55,26 @@ class ConfirmationState:
 
 
 def judge_all(
-    context: JudgingContext, excuse: Excuses, stencil: Stencil | None = None, known: Part | None = None
+    context: JudgingContext, excuse: Excuses, stencil: Stencil | None = None, settled: Look | None = None
 ) -> Parts:
     """Return the verdicts on the entries (C, m) of all column groups (C,).
 
     `excuse` gets the mismatches that the ladder confirms. `stencil` holds samples at the first steps, if they exist;
-    `known` are groups that have been judged.
+    `settled` is a first look at groups that leaves only clear mismatches in doubt.
     """
     history, groups = ConfirmationState(), torch.arange(context.column_groups.count, device=context.claimed.device)
-    parts = [] if known is None else [known]
+    looks: list[Look] = [] if settled is None else [settled]
     if stencil is not None:
-        parts.append((stencil.chosen, _judge(context, stencil, history, excuse)))
-    rest = groups[~torch.isin(groups, torch.cat([groups[:0], *(chosen for chosen, _ in parts)]))]
-    parts += [
-        (chosen, judge_column_groups(context, chosen, history, excuse))
-        for chosen in chunks(rest, richardson.DEPTH * context.numbers_per_sample)
-    ]
-    if known is None:
+        looks.append((stencil.chosen, screen(context, stencil)))
+    rest = groups[~torch.isin(groups, torch.cat([groups[:0], *(chosen for chosen, _ in looks)]))]
+    parts = []
+    for chosen in chunks(rest, richardson.DEPTH * context.numbers_per_sample):
+        looks.append((chosen, _first_look(context, chosen)))
+        parts.append(_judge(context, *joined_looks(looks), history, excuse))
+        looks.clear()
+    if looks:
+        parts.append(_judge(context, *joined_looks(looks), history, excuse))
+    if settled is None or len(parts) == 1:
         return parts
     order = torch.cat([chosen for chosen, _ in parts]).argsort()
     return [(groups, of_rows(stacked([judged for _, judged in parts]), order))]
@@ -79,23 +82,29 @@ def judge_all(
 
 def judge_column_groups(context: JudgingContext, chosen: Tensor, history: ConfirmationState, excuse: Excuses) -> Judged:
     """Judge all entries of column groups (C,): three steps for all, the ladder and `excuse` for those in doubt."""
+    return _judge(context, chosen, _first_look(context, chosen), history, excuse)[1]
+
+
+def _first_look(context: JudgingContext, chosen: Tensor) -> Screened:
+    """Return the first look at column groups (C,), at three steps."""
     first_steps = richardson.steps(context.lengths)
-    return _judge(context, sample_stencil(context.sampled, context.column_groups, chosen, first_steps), history, excuse)
+    return screen(context, sample_stencil(context.sampled, context.column_groups, chosen, first_steps))
 
 
-def _judge(context: JudgingContext, stencil: Stencil, history: ConfirmationState, excuse: Excuses) -> Judged:
-    """Return the verdicts on the column groups of a stencil; when time runs out, the rest is UNFINISHED."""
-    first = screen(context, stencil)
+def _judge(
+    context: JudgingContext, chosen: Tensor, first: Screened, history: ConfirmationState, excuse: Excuses
+) -> Part:
+    """Return column groups (C,) with the verdicts after a first look; when time runs out, the rest is UNFINISHED."""
     if not any_set(first.doubt):
-        return first.judged
+        return chosen, first.judged
     judged, remaining = first.judged, first.doubt
     try:
-        for stage in _stages(context, stencil.chosen, first, history, excuse):
+        for stage in _stages(context, chosen, first, history, excuse):
             judged, remaining = stage
     except OutOfTime:
         known = judged.error.masked_fill(judged.error.isnan(), 0.0)  # nan, as of samples not taken, is no worst error
         judged = decide(judged, [(remaining, Reason.OUT_OF_TIME)], error=torch.where(remaining, known, judged.error))
-    return _with_propagated_nan(context, stencil.chosen, judged)
+    return chosen, _with_propagated_nan(context, chosen, judged)
 
 
 def _stages(
@@ -109,8 +118,7 @@ def _stages(
     for each output without a confirmed mismatch: the function is wrong, whatever that is. If some do, a few groups are.
     """
     judged, none = copy_of(first.judged), torch.zeros_like(first.doubt)
-    clear = first.doubt & (first.judged.code == Code.MISMATCH) & ~first.bends
-    clear &= first.judged.error > _CLEAR * first.judged.allowed
+    clear = first.doubt & ~first.bends & differs_clearly(first.judged)
     sampled, unclear, on_line = history.sample(clear), first.doubt & ~clear, none
     remaining, limit = clear & ~sampled, max(_FEW, int(sampled.any(dim=1).sum()))
     if any_set(remaining) or (context.column_groups.count > 1 and any_set(sampled)):

@@ -18,6 +18,7 @@ from gradverify.core.tuning import EXPLAINED
 DOUBT = 7.5e-7  # of the entry: ten error bars above this, added to the tolerance, may hide an error of 1e-6
 _NEGLIGIBLE = 1e-8  # of the largest in its row or column: smaller entries are negligible
 SIGNIFICANT = 1e-4  # of the largest in its row or column: larger entries are significant
+_CLEAR = 2.0  # times the allowed error: a larger one is clear
 MARGINAL = 1e-2  # of the largest in its row or column: a larger number matters, however small the entry is
 
 
@@ -102,16 +103,29 @@ def in_doubt(judged: Judged, suspicious: Tensor, own: Tensor, allowance: EntryTo
     the claims.
     """
     bar, doubt = BAR_FACTOR * judged.bar, (judged.code != Code.MATCH).logical_or_(suspicious)
-    unsure = bar > max(DOUBT, allowance.rtol) * own
-    if not any_set(unsure):
+    if not any_set(bar > max(DOUBT, allowance.rtol) * own):
         return doubt
-    unsure &= is_significant(own, allowance.row_column_size)
-    negligible = own <= _NEGLIGIBLE * allowance.row_column_size
-    wide = (bar > RESOLVED * own).logical_and_(negligible.logical_not())
+    return doubt.logical_or_(bar > _clear_error(own, allowance))
+
+
+def differs_clearly(judged: Judged) -> Tensor:
+    """Mask of mismatches (C, m) that are far beyond what is allowed."""
+    return (judged.code == Code.MISMATCH) & (judged.error > _CLEAR * judged.allowed)
+
+
+def largest_clear_bar(own: Tensor, allowance: EntryTolerance) -> Tensor:
+    """Return the largest error bars (C, m) that leave no doubt about claims of magnitude `own` that agree."""
+    resolved = torch.maximum(own, allowance.scale).mul_(threshold_of(allowance))
+    return torch.minimum(_clear_error(own, allowance), resolved).div_(BAR_FACTOR)
+
+
+def _clear_error(own: Tensor, allowance: EntryTolerance) -> Tensor:
+    """Return the largest errors (C, m) that a bar may hide, for claims of magnitude `own`; see `in_doubt`."""
     beside = allowance.row_column_size
     neighbour = torch.where(beside > 0, beside, allowance.largest)  # the largest claim for rows or columns of zeros
-    hiding = (bar > MARGINAL * neighbour).logical_and_(negligible).logical_and_(neighbour > 0)
-    return doubt.logical_or_(unsure).logical_or_(wide).logical_or_(hiding)
+    neighbour = torch.where(neighbour > 0, MARGINAL * neighbour, torch.inf)
+    part = torch.where(is_significant(own, beside), min(RESOLVED, max(DOUBT, allowance.rtol)), RESOLVED)
+    return torch.where(own <= _NEGLIGIBLE * beside, neighbour, part.mul_(own))
 
 
 def is_significant(size: Tensor, beside: Tensor) -> Tensor:

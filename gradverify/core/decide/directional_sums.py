@@ -37,7 +37,8 @@ def confirmed_along_line(
 
     The direction displaces the column groups `chosen` (C,) only, whose verdicts are `judged`. The claims along it are
     the sum of the measured entries and of the errors of the accused ones. They must differ from what the ladder finds
-    at any step, which must be what the measured entries add up to; then no kink and no stair explains the mismatches.
+    at any step, and ten times as much as what the measured entries add up to; then no kink and no stair explains the
+    mismatches.
     """
     outputs = accused.any(dim=0)
     outputs &= are_smooth(judged)
@@ -52,8 +53,8 @@ def confirmed_along_line(
     error = sum_along(near, chosen, replace(judged, numeric=wrong), direction / direction.max()).value
     line, first = along_line(near, direction, total.value + error), places.new_zeros(1)
     found = excuse(line, first, judge_by_ladder(line, first), Concerning.STEPS)
-    bar = BAR_FACTOR * (found.bar[0] + total.bar)
-    adds_up = ((found.numeric[0] - total.value).abs() <= bar) & (error.abs() > bar)
+    gap = (found.numeric[0] - total.value).abs()
+    adds_up = (gap <= BAR_FACTOR * (found.bar[0] + total.bar)) & (error.abs() > BAR_FACTOR * (found.bar[0] + gap))
     confirmed[places] = (found.code[0] == Code.MISMATCH) & ~found.bent[0] & adds_up
     return confirmed
 

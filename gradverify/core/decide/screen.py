@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 from gradverify.core.decide.compare import in_doubt, judge_smooth
 from gradverify.core.decide.context import JudgingContext, of_column_groups, part_of
 from gradverify.core.decide.tolerance import EntryTolerance
-from gradverify.core.decide.verdict import Judged, stacked
+from gradverify.core.decide.verdict import Judged, of_rows, stacked
 from gradverify.core.estimate import richardson
 from gradverify.core.estimate.samples import Estimate, finest_noise
 from gradverify.core.estimate.smoothness import bends_in_first_look
@@ -28,6 +29,9 @@ class Screened:
     doubt: Tensor  # bool: needs other steps
 
 
+Look = tuple[Tensor, Screened]  # column groups (C,), and the first look at their entries
+
+
 def screen(context: JudgingContext, stencil: Stencil) -> Screened:
     """Judge all entries of column groups sampled at the steps of `richardson`, some groups at a time."""
     every = len(stencil.chosen) == context.column_groups.count
@@ -38,10 +42,28 @@ def screen(context: JudgingContext, stencil: Stencil) -> Screened:
         rows = slice(top, top + height)
         estimate, bends = _estimate(context, stencil, claimed[rows].abs(), rows)
         parts.append(screened(claimed[rows], part_of(allowance, rows, slice(None)), estimate, bends))
+    return stacked_looks(parts)
+
+
+def stacked_looks(parts: Sequence[Screened]) -> Screened:
+    """Return the verdicts on several sets of column groups as one."""
     if len(parts) == 1:
         return parts[0]
     bends, doubt = torch.cat([part.bends for part in parts]), torch.cat([part.doubt for part in parts])
     return Screened(judged=stacked([part.judged for part in parts]), bends=bends, doubt=doubt)
+
+
+def joined_looks(looks: Sequence[Look]) -> Look:
+    """Return several sets of column groups, each in ascending order, and the verdicts on them, as one such set."""
+    if len(looks) == 1:
+        return looks[0]
+    chosen, order = torch.cat([groups for groups, _ in looks]).sort()
+    return chosen, of_groups(stacked_looks([first for _, first in looks]), order)
+
+
+def of_groups(first: Screened, rows: Tensor) -> Screened:
+    """Return the verdicts on some of the column groups."""
+    return Screened(judged=of_rows(first.judged, rows), bends=first.bends[rows], doubt=first.doubt[rows])
 
 
 def screened(claimed: Tensor, allowance: EntryTolerance, estimate: Estimate, bends: Tensor) -> Screened:

@@ -17,7 +17,7 @@ from gradverify.core.estimate.column_groups import (
     value_of_column,
 )
 from gradverify.core.estimate.samples import Samples, Steps
-from gradverify.core.forward.batching import evaluate, points_on_line
+from gradverify.core.forward.batching import evaluate, evaluate_in_one_call, points_on_line
 from gradverify.core.forward.length_scales import LengthScales
 from gradverify.core.forward.noise import SAMPLE_DISTANCES, Noise, first_direction, measure, noise_from_samples
 from gradverify.core.forward.sampler import Sampler, first_linear, is_double, representable
@@ -89,20 +89,19 @@ def sample_one_step(
     return values, value_of_column(column_groups, chosen, displacement)
 
 
-def sample_stencil_beside(sampled: Sampler, steps: Steps, others: Tensor, count: int) -> tuple[Tensor, Stencil]:
+def sample_stencil_beside(sampled: Sampler, steps: Steps, others: Tensor, count: int) -> tuple[Tensor, Stencil] | None:
     """Evaluate the forward at `others` (N, n) and at x ± h for each of the first coordinates and steps, in one call.
 
-    Returns the outputs at `others`, (N, m), and the stencil. They may differ from those of single calls by rounding,
-    see `evaluate`.
+    Returns the outputs at `others`, (N, m), and the stencil; None if the points need a call each. The outputs may
+    differ from those of single calls by rounding, see `evaluate_in_one_call`.
     """
     coordinates = torch.arange(count, device=sampled.point.device)
     moved = _stepped(sampled, coordinates, steps, slice(None))
     displaced = _displaced(sampled, coordinates, coordinates, moved, len(coordinates))
     points = torch.cat([others, displaced.flatten(0, 1)])
-    order = [*range(len(others)), *(len(others) + place for place in _by_group(displaced))]
     values = sampled.value.new_empty(len(points), sampled.value.numel())
-    with suppress(OutOfTime):  # raised again by whoever needs more, such as the noise of `others`
-        evaluate(sampled, points, values, roughly=True, order=order)
+    if not evaluate_in_one_call(sampled, points, values):
+        return None
     stencil = Stencil(
         chosen=coordinates,
         steps=steps,
@@ -142,9 +141,9 @@ class InitialSamples:
 
 
 def initial_samples(sampled: Sampler, lengths: LengthScales, seed: int) -> InitialSamples:
-    """Measure the noise and, if the inputs are few and small, sample the first steps of each; costs 8 + 6 n forwards.
+    """Measure the noise and, if 8 + 6 n points go through one call, sample the first steps of each input.
 
-    All of them go through one call if the forward can be vectorised. Inputs in which it is linear are left out.
+    Inputs in which the function is linear are left out.
     """
     if sampled.rounding_eps():
         return InitialSamples(noise=with_stairs(measure(sampled, lengths, seed), sampled, lengths))
@@ -155,7 +154,10 @@ def initial_samples(sampled: Sampler, lengths: LengthScales, seed: int) -> Initi
     direction = first_direction(sampled, lengths, seed)
     own = first_linear(sampled)
     line = points_on_line(sampled, direction, SAMPLE_DISTANCES)
-    on_line, stencil = sample_stencil_beside(sampled, richardson.steps(lengths), line, own)
+    found = sample_stencil_beside(sampled, richardson.steps(lengths), line, own)
+    if found is None:
+        return InitialSamples(noise=measure(sampled, lengths, seed))
+    on_line, stencil = found
     return InitialSamples(noise=noise_from_samples(sampled, direction, on_line), stencil=stencil)
 
 

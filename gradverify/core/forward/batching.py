@@ -27,18 +27,14 @@ from gradverify.errors import EvaluationError
 from gradverify.interception import plain_forwards
 
 
-def evaluate(
-    sampled: Sampler, points: Tensor, into: Tensor, *, roughly: bool = False, order: Sequence[int] | None = None
-) -> None:
+def evaluate(sampled: Sampler, points: Tensor, into: Tensor, *, order: Sequence[int] | None = None) -> None:
     """Write the outputs at the points (N, n) to `into` (N, m); `points` may be overwritten.
 
-    With `roughly`, they may differ from those of single calls by `largest_difference` unit roundoffs (see
-    `VectorisationState`). `order` is that of single calls. Outputs not reached when time runs out are NaN.
+    They are those of single calls, which are made in this `order`. Outputs not reached when time runs out are NaN.
     """
-    one_by_one = len(points) < MIN_STACKED or points.numel() + into.numel() > HELD
     order, done = range(len(points)) if order is None else order, 0
     try:
-        if not one_by_one and _in_one_call(sampled, points, into, MAX_ROUNDING if roughly else 0.0):
+        if _in_one_call(sampled, points, into, 0.0):
             return
         for place in order:
             outputs_at(sampled, points[place], into[place])
@@ -46,6 +42,14 @@ def evaluate(
     except OutOfTime:
         into[list(order[done:])] = torch.nan
         raise
+
+
+def evaluate_in_one_call(sampled: Sampler, points: Tensor, into: Tensor) -> bool:
+    """Write the outputs at the points (N, n) to `into` (N, m), and return True, if one call gives them all.
+
+    They may differ from those of single calls by `largest_difference` unit roundoffs (see `VectorisationState`).
+    """
+    return _in_one_call(sampled, points, into, MAX_ROUNDING)
 
 
 def on_line(sampled: Sampler, direction: Tensor, distances: Sequence[float]) -> Tensor:
@@ -71,9 +75,12 @@ def points_on_line(sampled: Sampler, direction: Tensor, distances: Sequence[floa
 def _in_one_call(sampled: Sampler, points: Tensor, into: Tensor, most: float) -> bool:
     """Evaluate all points in one call; return True if `into` was written.
 
-    The outputs may differ from those of single calls by `most` unit roundoffs.
+    The outputs may differ from those of single calls by `most` unit roundoffs. Few points, or those that take much
+    memory, are left to single calls.
     """
     state = sampled.vectorisation
+    if len(points) < MIN_STACKED or points.numel() + into.numel() > HELD:
+        return False
     if sampled.mode is not Mode.WITHOUT_GRAPH or sampled.problem.seed is not None:
         return False
     for way in [way for way in state.ways if state.differences.get(way, 0.0) <= most]:
@@ -91,6 +98,7 @@ def _in_one_call(sampled: Sampler, points: Tensor, into: Tensor, most: float) ->
             )
         if found is not None and difference <= most:
             into.copy_(found)
+            state.shares_calls = True
             return True
     state.ways[:] = [way for way in state.ways if state.differences.get(way, 0.0) < math.inf]
     return False

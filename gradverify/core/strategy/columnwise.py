@@ -11,12 +11,13 @@ from gradverify.core.backward.batched_vjp import jacobian
 from gradverify.core.decide.columns import judge_all
 from gradverify.core.decide.comparison import KEPT, Comparison, compare_verdicts
 from gradverify.core.decide.context import JudgingContext, MeasuredProblem, Reconsider, judging_context
-from gradverify.core.decide.verdict import Part, Parts, stacked
+from gradverify.core.decide.verdict import Parts, stacked
 from gradverify.core.estimate.column_groups import single_columns
 from gradverify.core.estimate.stencil import Stencil
 from gradverify.core.excuses.second_look import apply_excuses
-from gradverify.core.strategy.affine_inputs import affine_column_groups
+from gradverify.core.model.magnitudes import any_set
 from gradverify.core.strategy.compressed_vjps import claimed_entries
+from gradverify.core.strategy.single_step import sample_single_steps
 from gradverify.core.strategy.structure import Structure, find_structure
 from gradverify.core.strategy.verify import (
     claims_match_vjps,
@@ -81,12 +82,11 @@ def compare_column_groups(
 ) -> Comparison | None:
     """Compare the entries of all column groups; None if the forward contradicts the structure they come from.
 
-    The structure is not tested if it is no `hypothesis`, or if the function is affine in all inputs:
-    `affine_column_groups` has checked the sum along a random direction, as `entries_match_directional_difference` does,
-    and no entry is a mismatch or a kink.
+    The structure is not tested if it is no `hypothesis`, or if a single step settled all groups without a mismatch:
+    `sample_single_steps` has checked the sums along a random direction, as `entries_match_directional_difference` does.
     """
-    parts, known = _judged(measured, context, None, settings)
-    if hypothesis is not None and not (known and len(known[0]) == context.column_groups.count):
+    parts, is_settled = _judged(measured, context, None, settings)
+    if hypothesis is not None and not is_settled:
         judged, seed = stacked([part for _, part in parts]), settings.seed
         if not (
             entries_match_directional_difference(context, judged, seed)
@@ -111,10 +111,11 @@ def _by_structure(
 
 def _judged(
     measured: MeasuredProblem, context: JudgingContext, stencil: Stencil | None, settings: Settings
-) -> tuple[Parts, Part | None]:
-    """Return the verdicts on all column groups, and those of them that one step in affine inputs has shown.
+) -> tuple[Parts, bool]:
+    """Return the verdicts on all column groups, and True if single steps show that all entries match.
 
     `stencil` holds the samples at the first steps, if they were taken.
     """
-    known = affine_column_groups(context, settings.seed, only_cotangents=stencil is not None)
-    return judge_all(context, partial(apply_excuses, measured, settings.seed), stencil, known), known
+    settled = sample_single_steps(context, settings.seed, only_cotangents=stencil is not None)
+    all_match = settled is not None and len(settled[0]) == context.column_groups.count and not any_set(settled[1].doubt)
+    return judge_all(context, partial(apply_excuses, measured, settings.seed), stencil, settled), all_match
