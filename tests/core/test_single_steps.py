@@ -170,7 +170,7 @@ def test_small_entry_claimed_to_be_zero_beside_large_ones_fails() -> None:
 
 
 @pytest.mark.parametrize(("share", "verdict"), [(1 / 3, Verdict.PASS), (1 / 2, Verdict.FAIL)])
-def test_claim_of_the_mean_of_two_slopes_is_seen_to_be_at_a_kink(share: float, verdict: Verdict) -> None:
+def test_claims_at_a_tie_are_judged_as_those_at_a_kink(share: float, verdict: Verdict) -> None:
     tied = torch.ones(3, dtype=torch.float64, requires_grad=True)
     maximum = with_backward(lambda x: x.amax().exp(), lambda g, x: share * g * x.amax().exp() * torch.ones(3))
     result = gradcheck(one_by_one(maximum), tied)
@@ -237,7 +237,7 @@ def test_both_parts_of_complex_inputs_may_move_together() -> None:
     assert gradcheck(lambda z: z @ by, normal(150, dtype=torch.complex128)).verdict is Verdict.PASS
 
 
-def test_running_out_of_time_keeps_what_was_compared() -> None:
+def test_running_out_of_time_during_single_steps_is_inconclusive() -> None:
     calls = 0
 
     def forward(x: Tensor) -> Tensor:

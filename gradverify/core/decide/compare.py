@@ -105,7 +105,7 @@ def in_doubt(judged: Judged, suspicious: Tensor, own: Tensor, allowance: EntryTo
     bar, doubt = BAR_FACTOR * judged.bar, (judged.code != Code.MATCH).logical_or_(suspicious)
     if not any_set(bar > max(DOUBT, allowance.rtol) * own):
         return doubt
-    return doubt.logical_or_(bar > _clear_error(own, allowance))
+    return doubt.logical_or_(bar > _harmless_error(own, allowance))
 
 
 def differs_clearly(judged: Judged) -> Tensor:
@@ -113,14 +113,14 @@ def differs_clearly(judged: Judged) -> Tensor:
     return (judged.code == Code.MISMATCH) & (judged.error > _CLEAR * judged.allowed)
 
 
-def largest_clear_bar(own: Tensor, allowance: EntryTolerance) -> Tensor:
-    """Return the largest error bars (C, m) that leave no doubt about claims of magnitude `own` that agree."""
+def largest_resolving_bar(own: Tensor, allowance: EntryTolerance) -> Tensor:
+    """Return the largest error bars (C, m) by which claims of magnitude `own` that agree are not in doubt."""
     resolved = torch.maximum(own, allowance.scale).mul_(threshold_of(allowance))
-    return torch.minimum(_clear_error(own, allowance), resolved).div_(BAR_FACTOR)
+    return torch.minimum(_harmless_error(own, allowance), resolved).div_(BAR_FACTOR)
 
 
-def _clear_error(own: Tensor, allowance: EntryTolerance) -> Tensor:
-    """Return the largest errors (C, m) that a bar may hide, for claims of magnitude `own`; see `in_doubt`."""
+def _harmless_error(own: Tensor, allowance: EntryTolerance) -> Tensor:
+    """Return the errors (C, m) that ten error bars may hide, for claims of magnitude `own`; see `in_doubt`."""
     beside = allowance.row_column_size
     neighbour = torch.where(beside > 0, beside, allowance.largest)  # the largest claim for rows or columns of zeros
     neighbour = torch.where(neighbour > 0, MARGINAL * neighbour, torch.inf)

@@ -37,8 +37,8 @@ def confirmed_along_line(
 
     The direction displaces the column groups `chosen` (C,) only, whose verdicts are `judged`. The claims along it are
     the sum of the measured entries and of the errors of the accused ones. They must differ from what the ladder finds
-    at any step, and ten times as much as what the measured entries add up to; then no kink and no stair explains the
-    mismatches.
+    at any step, and these errors must be ten times as large as the distance of the measured entries' sum from it. Then
+    no kink and no stair explains the mismatches.
     """
     outputs = accused.any(dim=0)
     outputs &= are_smooth(judged)

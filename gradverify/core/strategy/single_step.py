@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from gradverify.core.decide.compare import differs_clearly, judge_smooth, largest_clear_bar
+from gradverify.core.decide.compare import differs_clearly, judge_smooth, largest_resolving_bar
 from gradverify.core.decide.context import JudgingContext, of_column_groups, part_of
 from gradverify.core.decide.directional_sums import sum_along
 from gradverify.core.decide.screen import Look, Screened, joined_looks, of_groups, screened, stacked_looks
@@ -161,7 +161,7 @@ def _smallest_steps(context: JudgingContext, colours: Tensor) -> Tensor:
     """Return the power of two for each column group (C,), in length scales, by which its step resolves all claims."""
     claimed, allowance = context.claimed[colours], of_column_groups(context.allowance, colours)
     lengths = value_of_column(context.column_groups, colours, context.lengths.step)
-    allowed = largest_clear_bar(claimed.abs(), allowance)
+    allowed = largest_resolving_bar(claimed.abs(), allowance)
     needed = (_MARGIN * NOISE_FACTOR * context.noise.level / (allowed * lengths)).nan_to_num(torch.inf).amax(dim=1)
     return torch.exp2(torch.log2(needed.clamp(min=_SHORTEST)).ceil())
 
