@@ -131,6 +131,27 @@ def rows(sketch: RandomProjections, places: Sequence[int]) -> list[SampledLine]:
     return [_row(sketch, place) for place in places]
 
 
+def sums_over_columns(sketch: RandomProjections, lines: Sequence[SampledLine]) -> ProjectedPart:
+    """Return the sums over the entries of a few inputs from their columns."""
+    along = sketch.directions[:, sketch.block.wrt.coordinates][:, [line.position for line in lines]]  # (L, c)
+    claimed, numeric, bar = _stacked(lines)
+    return ProjectedPart(
+        claimed=claimed.T @ along.T, numeric=Estimate(value=numeric.T @ along.T, bar=bar.T @ along.abs().T)
+    )
+
+
+def sums_over_rows(sketch: RandomProjections, lines: Sequence[SampledLine]) -> ProjectedPart:
+    """Return the sums over the entries of a few outputs from their rows."""
+    weights = sketch.cotangents[:, sketch.block.of.coordinates][:, [line.position for line in lines]]  # (K, r)
+    claimed, numeric, bar = _stacked(lines)
+    return ProjectedPart(claimed=weights @ claimed, numeric=Estimate(value=weights @ numeric, bar=weights.abs() @ bar))
+
+
+def _stacked(lines: Sequence[SampledLine]) -> tuple[Tensor, ...]:
+    """Return the claimed and measured sums of lines and the error bars, each (lines, K or L)."""
+    return tuple(map(torch.stack, zip(*((line.claimed, line.numeric, line.bar) for line in lines), strict=True)))
+
+
 def _placed(values: Tensor, length: int, block: Block, places: Tensor | None = None) -> Tensor:
     """Return `values` written to the block, or added at the coordinates `places`, of zero vectors of this length."""
     whole = values.new_zeros(len(values), length)

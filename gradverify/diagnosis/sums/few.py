@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
 from gradverify.core.estimate.samples import Estimate
 from gradverify.core.model.coordinates import total
@@ -13,12 +12,13 @@ from gradverify.diagnosis.naming.variables import Axis, block_along
 from gradverify.diagnosis.naming.wording import differ_text, element_name, listed
 from gradverify.diagnosis.projections.patterns import (
     ProjectedPart,
+    SampledLine,
     agrees,
     columns,
     rows,
     sums_outside,
-    sums_over_inputs,
-    sums_over_outputs,
+    sums_over_columns,
+    sums_over_rows,
 )
 from gradverify.diagnosis.projections.sums import RandomProjections
 from gradverify.diagnosis.sums.sampled_lines import SampledLines
@@ -28,9 +28,14 @@ from gradverify.evidence import Diagnosis
 _SAME = 1e-3  # of the error: largest residual of a factor
 
 
+def one_element(projections: RandomProjections) -> Diagnosis | None:
+    """Diagnose an error in one input, or output, whose entries are wrong by one factor; costs 6 forwards or more."""
+    return _elements(projections, 1)
+
+
 def few_elements(look: SampledLines) -> Diagnosis | None:
     """Diagnose an error in at most three inputs, or outputs, whose entries are wrong by one factor each."""
-    return _elements(look.projections, Axis.INPUT) or _elements(look.projections, Axis.OUTPUT)
+    return _elements(look.projections, MAX_WRONG)
 
 
 def few_entries(projections: RandomProjections) -> Diagnosis | None:
@@ -56,18 +61,21 @@ def few_entries(projections: RandomProjections) -> Diagnosis | None:
     return Diagnosis(cause=SINGLE_ELEMENTS, explanation=text, share=1.0)
 
 
-def _elements(projections: RandomProjections, axis: Axis) -> Diagnosis | None:
-    """Diagnose an error in at most three elements of the input or output along one axis."""
+def _elements(projections: RandomProjections, most: int) -> Diagnosis | None:
+    return _along(projections, Axis.INPUT, most) or _along(projections, Axis.OUTPUT, most)
+
+
+def _along(projections: RandomProjections, axis: Axis, most: int) -> Diagnosis | None:
+    """Diagnose an error in at most so many elements of the input or output along one axis."""
     found, block = projections.block.wrong_entries, block_along(projections.block, axis)
     places = (found.inputs if axis is Axis.INPUT else found.outputs).tolist()
-    if not 1 <= len(places) <= MAX_WRONG or total(block.shape) < (1 + RIGHT_PER_WRONG) * len(places):
+    if not 1 <= len(places) <= most or total(block.shape) < (1 + RIGHT_PER_WRONG) * len(places):
         return None
-    wrong = torch.zeros(total(block.shape), dtype=torch.bool, device=projections.block.device)
-    wrong[places] = True
-    part = sums_over_inputs(projections, wrong) if axis is Axis.INPUT else sums_over_outputs(projections, wrong)
+    lines = (columns if axis is Axis.INPUT else rows)(projections, places)
+    part = (sums_over_columns if axis is Axis.INPUT else sums_over_rows)(projections, lines)
     if not agrees(projections, sums_outside(projections, part)):
         return None
-    factors = [_factor_of(projections, axis, at) for at in places]
+    factors = list(map(_factor, lines))
     if "" in factors:
         return None
     words = [f"{element_name(block, at)}, where analytic = {each}" for at, each in zip(places, factors, strict=True)]
@@ -76,17 +84,9 @@ def _elements(projections: RandomProjections, axis: Axis) -> Diagnosis | None:
     return Diagnosis(cause=SINGLE_ELEMENTS, explanation=text, share=1.0)
 
 
-def _factor_of(projections: RandomProjections, axis: Axis, at: int) -> str:
-    """Return the factor on all entries of one element in words, "" if there is no single factor."""
-    if axis is Axis.INPUT:
-        (line,) = columns(projections, [at])
-    else:
-        (line,) = rows(projections, [at])
-    return _factor(line.claimed, line.numeric, line.bar)
-
-
-def _factor(claimed: Tensor, numeric: Tensor, bar: Tensor) -> str:
-    """Return the factor claimed / numeric of some projections in words, "" if there is no single factor."""
+def _factor(line: SampledLine) -> str:
+    """Return the factor claimed / numeric of all entries of a line in words, "" if there is no single factor."""
+    claimed, numeric, bar = line.claimed, line.numeric, line.bar
     found = ratio(ProjectedPart(claimed=claimed, numeric=Estimate(value=numeric, bar=bar)))
     if found is None or not bool((numeric != 0).all()):
         return ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gradverify.diagnosis.projections.sums import RandomProjections, ask
-from gradverify.diagnosis.sums.few import few_elements, few_entries
+from gradverify.diagnosis.sums.few import few_elements, few_entries, one_element
 from gradverify.diagnosis.sums.order import permuted, shifted, transposed
 from gradverify.diagnosis.sums.places import confined_to_places
 from gradverify.diagnosis.sums.sampled_lines import SampledLines, sampled_lines
@@ -25,6 +25,7 @@ from gradverify.errors import GradverifyError
 from gradverify.evidence import Diagnosis, LargeBlock
 
 _EVERYWHERE: tuple[Callable[[RandomProjections], Diagnosis | None], ...] = (
+    one_element,
     low_precision_backward,
     missing_conjugate,
     swapped_inputs,
@@ -46,7 +47,8 @@ _BY_SAMPLE: tuple[Callable[[SampledLines], Diagnosis | None], ...] = (
 def diagnose_sums(sums: LargeBlock) -> Diagnosis | None:
     """Return the first cause that agrees with all projections of the block, None if none does or an evaluation fails.
 
-    Patterns of all entries are tested first, then those that a sample of columns and rows suggests.
+    An error in a single element is tested first, then patterns of all entries, then those that a sample of columns and
+    rows suggests.
     """
     try:
         projections = ask(sums)
