@@ -78,8 +78,19 @@ def test_some_entries_are_named_if_all_are_wrong() -> None:
     assert result.message.startswith("at least ")
 
 
-def test_search_ends_at_max_evaluations() -> None:
+def two_entries(gradient: Tensor, cotangent: Tensor, x: Tensor) -> Tensor:
+    return one_entry(1822, 31, 1e-3)(one_entry(1700, 800, 1e-3)(gradient, cotangent, x), cotangent, x)
+
+
+def test_a_single_wrong_column_needs_no_search() -> None:
     problem = problem_of(running(one_entry(1700, 800, 1e-3)), point())
+    result = run_check("gradcheck", problem, replace(ALONE, max_evaluations=20))
+    assert result.verdict is Verdict.FAIL
+    assert places(result) == {(1700, 800)}
+
+
+def test_search_ends_at_max_evaluations() -> None:
+    problem = problem_of(running(two_entries), point())
     result = run_check("gradcheck", problem, replace(ALONE, max_evaluations=20))
     assert result.verdict is Verdict.INCONCLUSIVE
     assert "random sums" in result.message

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -12,6 +12,7 @@ from gradverify.core.backward.batched_vjp import rows
 from gradverify.core.backward.vjps import Backward, row
 from gradverify.core.estimate.samples import BAR_FACTOR, Estimate
 from gradverify.core.model.coordinates import zero_outside
+from gradverify.core.model.magnitudes import TINY, all_set
 from gradverify.core.strategy.random_sums import (
     RandomSums,
     SumDifference,
@@ -40,6 +41,23 @@ class CachedRows(dict[int, Tensor]):
     def __missing__(self, output: int) -> Tensor:
         (self[output],) = rows(self._backward, [output])
         return self[output]
+
+
+def single_wrong_column(directions: Sequence[Tensor], gaps: Sequence[SumDifference]) -> int | None:
+    """Return the input coordinate whose column alone may explain the gaps along L directions, None if none does.
+
+    An error e in column k changes the sum u·J·v by (u·e) v_k, so that the gaps (K, L) are the outer product of a vector
+    and the k-th entries of the directions. Checksums locate a wrong entry of a matrix product in this way (Huang &
+    Abraham, IEEE Trans. Comput. C-33(6), 1984).
+    """
+    entries = torch.stack(list(directions))  # (L, n)
+    unit = entries / torch.linalg.vector_norm(entries, dim=0).clamp(min=TINY)
+    errors = torch.stack([gap.error for gap in gaps], dim=1)
+    allowed = torch.stack([gap.allowed for gap in gaps], dim=1)
+    column = int((errors @ unit).square().sum(dim=0).argmax())
+    along = unit[:, column]
+    rest = errors - (errors @ along).unsqueeze(1) * along
+    return column if all_set(rest.abs() <= allowed) else None
 
 
 def wrong_columns(sums: RandomSums, direction: Tensor, whole: SumDifference, budget: int) -> Iterator[int]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
+from torch import Tensor
 
 from gradverify.case import Settings
 from gradverify.core.decide.columns import ConfirmationState, judge_column_groups
@@ -21,7 +23,7 @@ from gradverify.core.forward.sampler import restricted_to_outputs
 from gradverify.core.model.coordinates import zero_outside
 from gradverify.core.model.deadline import Deadline, OutOfTime, require_time
 from gradverify.core.model.magnitudes import all_set, any_set
-from gradverify.core.strategy.bisection import CachedRows, Suspect, wrong_columns, wrong_rows
+from gradverify.core.strategy.bisection import CachedRows, Suspect, single_wrong_column, wrong_columns, wrong_rows
 from gradverify.core.strategy.random_sums import (
     RandomSums,
     SumDifference,
@@ -143,13 +145,11 @@ def _run(search: _Search, known_rows: CachedRows, budget: int, enough: int) -> N
     block, last = search.block, _calls(search.block) + budget
     directions, gaps = block.directions, block.gaps
     for _ in range(_ROUNDS):
-        off = differing(gaps, directions)
-        if not off:
+        if not any(gap.differs for gap in gaps):
             break
         columns: list[int] = []
         named = True
-        for column in wrong_columns(block, *off[0], last - _calls(block)):
-            rows = wrong_rows(block, known_rows, column)
+        for column, rows in _wrong_places(block, known_rows, directions, gaps, last):
             columns.append(column)
             named &= bool(rows)
             search.suspects += [Suspect(row=place, column=column) for place in rows]
@@ -163,6 +163,18 @@ def _run(search: _Search, known_rows: CachedRows, budget: int, enough: int) -> N
         directions = [direction.index_fill(0, left_out, 0.0) for direction in directions]
         gaps = [sum_difference(block, direction) for direction in directions]
     search.clean = not any(gap.differs for gap in gaps)
+
+
+def _wrong_places(
+    block: RandomSums, known_rows: CachedRows, directions: Sequence[Tensor], gaps: Sequence[SumDifference], last: int
+) -> Iterator[tuple[int, list[int]]]:
+    """Yield wrong columns with some of their wrong rows, the largest error first, until so many calls are made."""
+    single = single_wrong_column(directions, gaps)
+    if single is not None and (rows := wrong_rows(block, known_rows, single)):
+        yield single, rows
+        return
+    for column in wrong_columns(block, *differing(gaps, directions)[0], last - _calls(block)):
+        yield column, wrong_rows(block, known_rows, column)
 
 
 def _judged(
