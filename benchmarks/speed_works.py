@@ -21,7 +21,7 @@ class Work:
     function: Callable[..., Any]
     shapes: tuple[tuple[int, ...], ...]
     check: str = "gradcheck"
-    wrong: bool = False  # its gradient is wrong within gradcheck's tolerance
+    wrong: bool = False  # its gradient is wrong
     with_torch: bool = True  # True if gradcheck runs it in reasonable time
 
 
@@ -77,6 +77,22 @@ class WrongProduct(torch.autograd.Function):
         return 1.001 * cotangent @ b.T, 1.001 * a.T @ cotangent
 
 
+class WrongWeight(torch.autograd.Function):
+    """Convolution whose backward leaves out one of the weights."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, w: Tensor) -> Tensor:
+        ctx.save_for_backward(x, w)
+        return _padded(x, w)
+
+    @staticmethod
+    def backward(ctx: Any, cotangent: Tensor) -> tuple[Tensor, Tensor]:
+        x, w = ctx.saved_tensors
+        gradient = torch.nn.grad.conv2d_weight(x, w.shape, cotangent, padding=1)
+        gradient[3, 2, 1, 1] = 0
+        return torch.nn.grad.conv2d_input(x.shape, w, cotangent, padding=1), gradient
+
+
 WORKS = (
     *(
         Work(name=f"sin, {10**k} elements", function=torch.sin, shapes=((10**k,),), with_torch=k < 5)
@@ -94,6 +110,13 @@ WORKS = (
         name="conv2d 8x16x32x32 by 32x16x3x3",
         function=_padded,
         shapes=((8, 16, 32, 32), (32, 16, 3, 3)),
+        with_torch=False,
+    ),
+    Work(
+        name="conv2d 8x16x32x32, a weight wrong",
+        function=WrongWeight.apply,
+        shapes=((8, 16, 32, 32), (32, 16, 3, 3)),
+        wrong=True,
         with_torch=False,
     ),
     Work(name="cumsum, 3000 elements", function=lambda x: x.cumsum(0), shapes=((3000,),), with_torch=False),
