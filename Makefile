@@ -11,7 +11,7 @@ run: $(READY)
 	$(BIN)/gradverify run specs/
 
 test: $(READY)
-	$(BIN)/python $(PYTEST) -m "not slow"
+	$(BIN)/python $(PYTEST) -m "not slow" --few
 
 check: format-check lint types test-all
 

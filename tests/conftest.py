@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,6 +26,21 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 _KEPT = ("HOME", "LD_LIBRARY_PATH", "PATH", "TMPDIR")  # variables that say nothing of how to print
 
 _SET = {"COLUMNS": "80", "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--few", action="store_true", help="run three variants of a parametrised test")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the first, a middle and the last variant of each test if few are asked for."""
+    if config.getoption("--few"):
+        variants = defaultdict(list)
+        for item in items:
+            variants[item.nodeid.partition("[")[0]].append(item)
+        kept = {item for each in variants.values() for item in (each[0], each[len(each) // 2], each[-1])}
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = [item for item in items if item in kept]
 
 
 @pytest.fixture(scope="session")

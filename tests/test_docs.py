@@ -128,6 +128,7 @@ def lines_of_words(text: str) -> list[list[str]]:
     return [re.findall(r"[a-z]{3,}", line) for line in text.splitlines()]
 
 
+@pytest.mark.slow
 def test_page_of_explore_prints_what_it_shows(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -55,5 +55,6 @@ def test_files_entered_are_those_of_core() -> None:
     assert all("core" in name for name in names)
 
 
+@pytest.mark.slow
 def test_everything_is_counted() -> None:
     assert all(count.value > 0 for count in all_counts())

@@ -58,6 +58,7 @@ def test_rounding_that_is_another_one_is_none() -> None:
     assert compiled(claimed(torch.sin, slope)).verdict is Verdict.PASS
 
 
+@pytest.mark.slow
 def test_an_output_that_is_another_one_when_it_is_traced() -> None:
     result = compiled(lambda x: x.sin() + (0.1 if is_compiling() else 0.0))
     assert result.message == "compiled, output is not what it is otherwise"
@@ -85,6 +86,7 @@ def test_what_cannot_be_compared_is_skipped_with_the_reason() -> None:
     assert (result.verdict, result.message) == (Verdict.SKIP, "torch.compile finds nothing in it that it can trace")
 
 
+@pytest.mark.slow
 def test_the_last_of_many_functions_is_traced_too() -> None:
     results = [compiled(lambda x, k=k: x.sin() * (k + is_compiling())) for k in range(1, 12)]
     assert {result.verdict for result in results} == {Verdict.FAIL}

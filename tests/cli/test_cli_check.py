@@ -134,6 +134,7 @@ def test_changed_inputs(check) -> None:
     assert (ran.exit_code, ran.stderr) == (2, "gradverify: --budget says how inputs are changed; give --explore too\n")
 
 
+@pytest.mark.slow
 def test_a_saved_spec_says_the_same(check) -> None:
     words = ("ops.py:ClippedReLU", "x={shape: [5], uniform: [-3, 3], avoid: [0, 1.5]}", "clip=1.5")
     options = ("--dtype", "float64", "--dtype", "float32", "--samples", "2", "--save", "specs/new/clipped.yaml")

@@ -208,6 +208,7 @@ def test_options_that_watching_excludes(call, words: tuple[str, ...], why: str) 
     assert (result.exit_code, result.stderr) == (2, f"gradverify: {why}\n")
 
 
+@pytest.mark.slow
 def test_a_path_that_does_not_exist_is_a_mistake(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "gradverify", "run", "spec", "--watch"],

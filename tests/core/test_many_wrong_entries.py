@@ -114,6 +114,7 @@ def test_what_is_in_doubt_beside_wrong_entries_is_examined_for_some_inputs_only(
     assert result.kinks == 2 * kinked if examined_whole else result.kinks < 2 * kinked
 
 
+@pytest.mark.slow
 def test_nan_beside_an_infinite_derivative_is_not_accused_where_another_entry_is_wrong() -> None:
     """The gradient of sqrt at 0 is inf, and 0 · inf = nan for the outputs that do not depend on that input."""
     at_zero = torch.arange(120) < 100

@@ -89,6 +89,7 @@ def dip(x: Tensor) -> Tensor:
     return off * torch.exp(-((off / 1e-3) ** 2))
 
 
+@pytest.mark.slow
 def test_variation_below_the_step_is_seen() -> None:
     x = torch.ones(SIZE, dtype=torch.float64, requires_grad=True)
     without = with_backward(lambda x: x @ DENSE, lambda g, x: g @ DENSE.T)

@@ -59,6 +59,7 @@ def numeric_values(result: CheckResult) -> dict[tuple[tuple[int, ...], tuple[int
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", OF_ROWS)
 def test_entries_of_a_large_problem_equal_those_of_each_row_alone(function: Function) -> None:
     x = normal(24, 8)

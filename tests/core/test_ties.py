@@ -21,6 +21,7 @@ from tests.core.support import (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_ties_of_many_inputs_are_kinks_for_any_seed(seed: int) -> None:
     tied = torch.relu(torch.randn(16, generator=torch.Generator().manual_seed(seed), dtype=torch.float64))
@@ -34,6 +35,7 @@ def test_ties_of_many_inputs_are_kinks_for_any_seed(seed: int) -> None:
         assert gradcheck(with_scaled_gradient(function, 2.0), x).verdict is Verdict.FAIL
 
 
+@pytest.mark.slow
 def test_pieces_reached_by_several_inputs_together_are_found() -> None:
     tied = double([2.0, 0.0, 2.0, 0.0, 1.0, 0.0, 1.0, 1.0, 1.0, 0.0])
     for function, x in (

@@ -121,6 +121,7 @@ def test_cause_is_found_in_excerpt(kind: str) -> None:
     assert text.endswith("(in an excerpt of this block, and in another)")
 
 
+@pytest.mark.slow
 def test_missing_factor_of_argument_that_is_not_differentiated() -> None:
     given, x = drawn(50, 60, seed=2).detach(), drawn(50, 60)
 

@@ -29,6 +29,7 @@ def searched(wanted: Case, request: Exploring) -> tuple[Exploration, list[Trying
     return explored(wanted, find(wanted.target), None, request, tried.append), tried
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["Pool", "Branches", "OnlySmallWindows"])
 def test_a_search_goes_on_as_if_it_had_not_ended(name: str) -> None:
     wanted = pooled(name)

@@ -219,6 +219,7 @@ class ForgetsFactor(torch.autograd.Function):
         return grad * w, grad * x, None
 
 
+@pytest.mark.slow
 def test_fixed_tensor_keeps_its_values_where_a_failure_is_made_small() -> None:
     w = torch.tensor([0.37, 2.19, 1.41], dtype=torch.float64, requires_grad=True)
     found = gradverify.explore(ForgetsFactor, (points(3), w, 1.0), fixed=("w",), checks=("gradcheck",), budget=60)

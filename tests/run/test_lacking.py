@@ -14,6 +14,7 @@ from gradverify.run.task import Engine
 from tests.run.making import case, run
 
 
+@pytest.mark.slow
 def test_module_that_raises_skip_test_skips_its_cases(engine: Engine) -> None:
     found = run([case("Anything", "lacking_module.py", expect=Expectation(verdict=Verdict.FAIL))], engine)["Anything"]
     assert (found.verdict, found.message) == (Verdict.SKIP, "there is no compiler")

@@ -41,6 +41,7 @@ def drive(engine: Engine, tasks: list[Task]) -> list[tuple[str, str]]:
     return seen
 
 
+@pytest.mark.slow
 def test_tasks_of_one_resource_run_one_at_a_time(engine: Engine) -> None:
     tasks = [Task(key=str(n), work=case("Square"), timeout=20, resource="gpu") for n in range(4)]
     seen = drive(engine, tasks)

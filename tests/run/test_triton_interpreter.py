@@ -116,6 +116,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
     return found
 
 
+@pytest.mark.slow
 @needs_triton
 @pytest.mark.parametrize(
     "operation",

@@ -74,6 +74,7 @@ def test_a_size_that_one_case_uses_is_used(folder: Folder) -> None:
     assert folder.errors(text) == []
 
 
+@pytest.mark.slow
 def test_an_input_that_needs_no_size_is_read_once(folder: Folder) -> None:
     values = ", ".join(["0.5"] * 100_000)
     text = f"{FUNCTION}dims: {{n: 1}}\ninputs: {{x: {{values: [{values}]}}, y: {{shape: [n]}}}}\ncases:\n"

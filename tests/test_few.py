@@ -1,0 +1,30 @@
+"""`--few` leaves three variants of each test, and every test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+_TESTS = """
+import pytest
+
+@pytest.mark.parametrize("size", range(9))
+def test_many(size):
+    assert size in (0, 4, 8)
+
+@pytest.mark.parametrize("size", range(2))
+def test_two(size):
+    pass
+
+def test_one():
+    pass
+"""
+
+
+@pytest.mark.parametrize(("options", "counts"), [(["--few"], {"passed": 6, "deselected": 6}), ([], {"failed": 6})])
+def test_three_variants_are_left(pytester: pytest.Pytester, options: list[str], counts: dict[str, int]) -> None:
+    pytester.makeconftest((Path(__file__).parent / "conftest.py").read_text(encoding="utf-8"))
+    pytester.makepyfile(_TESTS)
+    found = pytester.runpytest_inprocess(*options).parseoutcomes()
+    assert {name: found[name] for name in counts} == counts
