@@ -59,11 +59,23 @@ STAIRCASES: tuple[Specimen, ...] = (
     specimen(
         "backward that cancels", with_backward(_weighted, _lost_in_a_sum), _C, x=at(100.0, 100.0), inconclusive=_LOST
     ),
+    specimen(
+        "zeros, claimed as 1e-17 of x", with_backward(torch.zeros_like, lambda g, x: 1e-17 * g * x), _C, x=at(1.0, 2.0)
+    ),
 )
 
 WRONG_STAIRCASES: tuple[Wrong, ...] = (
     wrong("rounded to whole numbers", _rounded(1.0), "x", (0, 0), (0, 0), _S, x=normal(4, 5)),
     wrong("floored to thirds", _floored(0.3), "x", (0, 0), (0, 0), _S, x=normal(4, 5)),
+    wrong(
+        "sigmoid in float32 inside left out of the gradient",
+        with_backward(lambda x: x.sin() + x.float().sigmoid().double(), lambda g, x: g * x.cos()),
+        "x",
+        (0,),
+        (0,),
+        _S,
+        x=at(-1.0, 0.1, 1.3),
+    ),
     wrong(
         "weights off by 1e-6 at the point",
         with_backward(_weighted, _off_at_the_point),
