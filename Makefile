@@ -56,17 +56,19 @@ release-check: $(READY)
 	$(BIN)/check-wheel-contents dist/*.whl
 	$(BIN)/python -m tests.release_check dist
 
-# uv installs in a seventh of pip's time. It reads none of pip's settings, so it is told where pip looks for wheels; where
-# it fails all the same, as behind an index that only pip knows, pip installs.
+# uv installs in a seventh of pip's time. It reads none of pip's settings, so it is told what the environment says of
+# where pip looks for packages; where it fails all the same, pip installs.
 # compileall uses all cores, where pip uses one. It compiles gradverify too: where PYTHONDONTWRITEBYTECODE is set, as in
 # many containers, every process would compile it anew. It fails at files for other versions of Python, which some
 # packages hold.
+PLACES := $(PIP_FIND_LINKS:%=--find-links '%') $(PIP_INDEX_URL:%=--default-index '%') \
+    $(PIP_EXTRA_INDEX_URL:%=--index '%') $(if $(PIP_NO_INDEX),--no-index)
 DEVELOPMENT := --constraint constraints.txt --no-build-isolation --editable '.[dev]'
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "gradverify needs Python 3.11 or newer; name one with: make PYTHON=python3.11 ...")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt setuptools uv
-	$(BIN)/uv pip install --quiet --no-cache --python $(BIN)/python $(PIP_FIND_LINKS:%=--find-links %) $(DEVELOPMENT) || \
+	$(BIN)/uv pip install --quiet --no-cache --python $(BIN)/python $(PLACES) $(DEVELOPMENT) || \
 	    $(BIN)/python -m pip install --quiet --no-compile $(DEVELOPMENT)
 	$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib gradverify || true
 	touch $@

@@ -32,6 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--few", action="store_true", help="run three variants of a parametrised test")
 
 
+@pytest.hookimpl(trylast=True)  # after `-m` has taken its part
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave the first, a middle and the last variant of each test if few are asked for."""
     if config.getoption("--few"):

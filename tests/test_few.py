@@ -9,9 +9,9 @@ import pytest
 _TESTS = """
 import pytest
 
-@pytest.mark.parametrize("size", range(9))
+@pytest.mark.parametrize("size", [pytest.param(k, marks=pytest.mark.slow if k in (0, 10) else ()) for k in range(11)])
 def test_many(size):
-    assert size in (0, 4, 8)
+    assert size in (1, 5, 9)
 
 @pytest.mark.parametrize("size", range(2))
 def test_two(size):
@@ -22,9 +22,10 @@ def test_one():
 """
 
 
-@pytest.mark.parametrize(("options", "counts"), [(["--few"], {"passed": 6, "deselected": 6}), ([], {"failed": 6})])
+@pytest.mark.parametrize(("options", "counts"), [(["--few"], {"passed": 6, "deselected": 8}), ([], {"failed": 6})])
 def test_three_variants_are_left(pytester: pytest.Pytester, options: list[str], counts: dict[str, int]) -> None:
     pytester.makeconftest((Path(__file__).parent / "conftest.py").read_text(encoding="utf-8"))
+    pytester.makeini("[pytest]\nmarkers = slow")
     pytester.makepyfile(_TESTS)
-    found = pytester.runpytest_inprocess(*options).parseoutcomes()
+    found = pytester.runpytest_inprocess("-m", "not slow", *options).parseoutcomes()
     assert {name: found[name] for name in counts} == counts

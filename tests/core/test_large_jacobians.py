@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from gradverify.checks.registry import run_check
+from gradverify.core.model.problem import bind
 from gradverify.result import CheckResult, Method, Verdict
 from tests.core.running_sums import SIZE, one_column, one_entry, point, running
 from tests.core.support import ALONE, gradcheck, normal, problem_of, with_backward
@@ -120,6 +122,33 @@ def test_kinks_within_the_steps_cause_no_mismatch() -> None:
         return (x - 1).abs().cumsum(0)
 
     assert gradcheck(bent, point()).verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_jumps_within_the_steps_on_both_sides_cause_no_mismatch(count: int) -> None:
+    """Differences are the same at all steps that are longer than these jumps are apart."""
+    x = normal(3_500).detach()
+    x[: 50 * count : 50] = 0.0
+    assert (
+        gradcheck(lambda x: functional.hardshrink(x, 1e-6).sin().cumsum(0), x.requires_grad_()).verdict is Verdict.PASS
+    )
+
+
+def test_a_wrong_row_of_many_inputs_is_not_taken_for_a_wrong_column() -> None:
+    def summed(*inputs: Tensor) -> Tensor:
+        return torch.cat(inputs).sin().cumsum(0)
+
+    def backward(g: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
+        grads = [*(g.flip(0).cumsum(0).flip(0) * torch.cat(inputs).cos()).split(len(inputs[0]))]
+        grads[5] = grads[5] + g[2_000] * inputs[5].cos()
+        return tuple(grads)
+
+    inputs = [normal(250, seed=seed) for seed in range(14)]
+    problem = bind(with_backward(summed, backward), inputs, names=[f"x{k}" for k in range(14)])
+    result = run_check("gradcheck", problem, ALONE)
+    assert result.verdict is Verdict.FAIL
+    assert {row for row, _ in places(result)} == {2_000}
+    assert result.mismatched >= 8
 
 
 def test_stray_entry_of_large_elementwise_function_is_found() -> None:

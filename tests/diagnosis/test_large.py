@@ -66,6 +66,19 @@ def test_cause_of_error_in_large_block_is_named(cause: str) -> None:
     assert words in finding.message.splitlines()[-1]
 
 
+@pytest.mark.parametrize(("factor", "cause"), [(2.0, "constant-factor"), (0.0, "detached"), (-1.0, "sign-flip")])
+def test_an_error_in_all_that_is_not_zero_is_not_confined_to_one_element(factor: float, cause: str) -> None:
+    weights = torch.arange(1.0, 3_501.0, dtype=torch.float64)
+
+    def backward(g: Tensor, x: Tensor) -> Tensor:
+        gradient = torch.zeros_like(x)
+        gradient[3] = factor * x[3].cos() * (g * weights).sum()
+        return gradient
+
+    result = checked(with_backward(lambda x: x[3].sin() * weights, backward), drawn(3_500))
+    assert [finding.cause for finding in result.findings] == [cause]
+
+
 def test_irregular_error_has_no_cause() -> None:
     def noisy(grad: Tensor, x: Tensor) -> Tensor:
         return grad * (x.cos() + 0.1 * torch.sin(1e4 * x * x))

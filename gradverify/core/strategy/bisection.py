@@ -21,6 +21,7 @@ from gradverify.core.strategy.random_sums import (
     sum_difference_at,
 )
 
+_TELLING = 3  # directions along which the entries of a column are unlike those of any other
 _LARGEST = 3  # rows of a wrong column that are compared before bisection: those of its largest entries
 
 
@@ -48,8 +49,10 @@ def single_wrong_column(directions: Sequence[Tensor], gaps: Sequence[SumDifferen
 
     An error e in column k changes the sum u·J·v by (u·e) v_k, so that the gaps (K, L) are the outer product of a vector
     and the k-th entries of the directions. Checksums locate a wrong entry of a matrix product in this way (Huang &
-    Abraham, IEEE Trans. Comput. C-33(6), 1984).
+    Abraham, IEEE Trans. Comput. C-33(6), 1984). Along fewer than three directions some column always comes close.
     """
+    if len(gaps) < _TELLING:
+        return None
     entries = torch.stack(list(directions))  # (L, n)
     unit = entries / torch.linalg.vector_norm(entries, dim=0).clamp(min=TINY)
     errors = torch.stack([gap.error for gap in gaps], dim=1)

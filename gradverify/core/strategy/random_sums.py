@@ -148,9 +148,6 @@ def sum_difference(sums: RandomSums, direction: Tensor, known: Estimate | None =
         if not found.differs and all_set(found.bar <= sharp):
             break
         closer = sum_difference_at(sums, direction, first)
-        part = _SMALLER_STEPS[-1] / first
-        if part < 1 and all_set((closer.error - found.error).abs() <= part * closer.error.abs()):
-            return closer  # a kink that only the finest step avoids would have changed the sums by a larger part
         # Even with wide bars: all sums do not agree by accident, and a wrong entry stays wrong at any step.
         vanishes = closer.is_close and float(closer.error.abs().max()) <= SMALL_PART * float(found.error.abs().max())
         found = closer if vanishes or float(closer.bar.sum()) < float(found.bar.sum()) else found

@@ -30,12 +30,12 @@ _SAME = 1e-3  # of the error: largest residual of a factor
 
 def one_element(projections: RandomProjections) -> Diagnosis | None:
     """Diagnose an error in one input, or output, whose entries are wrong by one factor; costs 6 forwards or more."""
-    return _elements(projections, 1)
+    return _elements(projections, range(1, 2))
 
 
 def few_elements(look: SampledLines) -> Diagnosis | None:
-    """Diagnose an error in at most three inputs, or outputs, whose entries are wrong by one factor each."""
-    return _elements(look.projections, MAX_WRONG)
+    """Diagnose an error in two or three inputs, or outputs, whose entries are wrong by one factor each."""
+    return _elements(look.projections, range(2, MAX_WRONG + 1))
 
 
 def few_entries(projections: RandomProjections) -> Diagnosis | None:
@@ -61,19 +61,21 @@ def few_entries(projections: RandomProjections) -> Diagnosis | None:
     return Diagnosis(cause=SINGLE_ELEMENTS, explanation=text, share=1.0)
 
 
-def _elements(projections: RandomProjections, most: int) -> Diagnosis | None:
-    return _along(projections, Axis.INPUT, most) or _along(projections, Axis.OUTPUT, most)
+def _elements(projections: RandomProjections, counts: range) -> Diagnosis | None:
+    return _along(projections, Axis.INPUT, counts) or _along(projections, Axis.OUTPUT, counts)
 
 
-def _along(projections: RandomProjections, axis: Axis, most: int) -> Diagnosis | None:
-    """Diagnose an error in at most so many elements of the input or output along one axis."""
+def _along(projections: RandomProjections, axis: Axis, counts: range) -> Diagnosis | None:
+    """Diagnose an error in so many elements of the input or output along one axis, beside others that are right."""
     found, block = projections.block.wrong_entries, block_along(projections.block, axis)
     places = (found.inputs if axis is Axis.INPUT else found.outputs).tolist()
-    if not 1 <= len(places) <= most or total(block.shape) < (1 + RIGHT_PER_WRONG) * len(places):
+    if len(places) not in counts or total(block.shape) < (1 + RIGHT_PER_WRONG) * len(places):
         return None
     lines = (columns if axis is Axis.INPUT else rows)(projections, places)
     part = (sums_over_columns if axis is Axis.INPUT else sums_over_rows)(projections, lines)
-    if not agrees(projections, sums_outside(projections, part)):
+    outside = sums_outside(projections, part)
+    others_are_zero = bool((outside.claimed.abs() <= projections.rounding).all())
+    if others_are_zero or not agrees(projections, outside):
         return None
     factors = list(map(_factor, lines))
     if "" in factors:
