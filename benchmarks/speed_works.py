@@ -113,7 +113,7 @@ WORKS = (
         with_torch=False,
     ),
     Work(
-        name="conv2d 8x16x32x32, a weight wrong",
+        name="conv2d 8x16x32x32, wrong weight",
         function=WrongWeight.apply,
         shapes=((8, 16, 32, 32), (32, 16, 3, 3)),
         wrong=True,

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from benchmarks.speed_works import WrongWeight
 from gradverify.checks.registry import run_check
 from gradverify.core.strategy import columnwise
 from gradverify.diagnosis.diagnose import diagnose
@@ -77,6 +78,13 @@ def test_an_error_in_all_that_is_not_zero_is_not_confined_to_one_element(factor:
 
     result = checked(with_backward(lambda x: x[3].sin() * weights, backward), drawn(3_500))
     assert [finding.cause for finding in result.findings] == [cause]
+
+
+@pytest.mark.slow
+def test_a_wrong_weight_of_a_convolution_is_named() -> None:
+    (finding,) = checked(WrongWeight.apply, drawn(8, 16, 32, 32), drawn(32, 16, 3, 3, seed=1)).findings
+    assert finding.cause == "single-elements"
+    assert "1 of 4608 elements differs, in all entries: y[3, 2, 1, 1], where analytic = 0" in finding.message
 
 
 def test_irregular_error_has_no_cause() -> None:

@@ -21,7 +21,7 @@ from gradverify.core.strategy.random_sums import (
     sum_difference_at,
 )
 
-_TELLING = 3  # directions along which the entries of a column are unlike those of any other
+_LEAST_DIRECTIONS = 3  # directions along which the entries of a column are unlike those of any other
 _LARGEST = 3  # rows of a wrong column that are compared before bisection: those of its largest entries
 
 
@@ -51,7 +51,7 @@ def single_wrong_column(directions: Sequence[Tensor], gaps: Sequence[SumDifferen
     and the k-th entries of the directions. Checksums locate a wrong entry of a matrix product in this way (Huang &
     Abraham, IEEE Trans. Comput. C-33(6), 1984). Along fewer than three directions some column always comes close.
     """
-    if len(gaps) < _TELLING:
+    if len(gaps) < _LEAST_DIRECTIONS:
         return None
     entries = torch.stack(list(directions))  # (L, n)
     unit = entries / torch.linalg.vector_norm(entries, dim=0).clamp(min=TINY)

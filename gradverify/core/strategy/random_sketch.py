@@ -168,7 +168,7 @@ def _run(search: _Search, known_rows: CachedRows, budget: int, enough: int) -> N
 def _wrong_places(
     block: RandomSums, known_rows: CachedRows, directions: Sequence[Tensor], gaps: Sequence[SumDifference], last: int
 ) -> Iterator[tuple[int, list[int]]]:
-    """Yield wrong columns with some of their wrong rows, the largest error first, until so many calls are made."""
+    """Yield wrong columns with some of their wrong rows, the largest error first, until `last` calls in all."""
     single = single_wrong_column(directions, gaps)
     if single is not None and (rows := wrong_rows(block, known_rows, single)):
         yield single, rows
