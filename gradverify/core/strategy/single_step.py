@@ -43,7 +43,7 @@ from gradverify.core.model.memory import chunks, portion, rows_at_once
 _LONG, _SHORT = 4.0 * LONG_STEP, FIRST
 _SHORTEST, _LONGEST = 2.0**-17, 2.0**-11  # steps of smooth functions
 _MARGIN = 2.0  # times the noise, since larger outputs nearby have more
-_WORTH = 2  # column groups of a curved function from which the four samples save more than they cost
+_LEAST_COLUMNS = 2  # column groups of a curved function from which the four samples save more than they cost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,10 +85,10 @@ def _inputs_moved_together(context: JudgingContext, *, only_cotangents: bool) ->
     """
     sampled, groups = context.sampled, context.column_groups
     own, small = first_linear(sampled), groups.count * context.numbers_per_sample < portion(context.claimed)
-    if small and not only_cotangents and context.claimed.numel() and _may_be_curved(sampled):
+    if small and not only_cotangents and context.claimed.numel() and _saves_calls(sampled):
         colours = torch.unique(groups.colour[:own])
         colours = colours[_smallest_steps(context, colours) <= _LONGEST]
-        if len(colours) >= _WORTH:
+        if len(colours) >= _LEAST_COLUMNS:
             moved = torch.isin(groups.colour, colours)
             moved[own:] = False
             yield moved.nonzero().squeeze(1)
@@ -99,8 +99,8 @@ def _inputs_moved_together(context: JudgingContext, *, only_cotangents: bool) ->
             yield slice(start, stop)
 
 
-def _may_be_curved(sampled: Sampler) -> bool:
-    """True if a central difference saves calls of a curved forward, and no dtype rounds the step."""
+def _saves_calls(sampled: Sampler) -> bool:
+    """True if one central difference of a column takes fewer calls than six samples, and no dtype rounds the step."""
     return is_double(sampled) and not sampled.rounding_eps() and not sampled.vectorisation.shares_calls
 
 
@@ -128,11 +128,11 @@ def _by_differences(context: JudgingContext, line: _Line) -> Look | None:
     their tolerance, or the group is left to more steps.
     """
     colours = line.colours
-    if line.is_affine or not _may_be_curved(context.sampled) or not _is_smooth(context, line):
+    if line.is_affine or not _saves_calls(context.sampled) or not _is_smooth(context, line):
         return None
     steps = _smallest_steps(context, colours)
     colours, steps = colours[steps <= _LONGEST], steps[steps <= _LONGEST]
-    if len(colours) < _WORTH:
+    if len(colours) < _LEAST_COLUMNS:
         return None
     of_group = context.claimed.new_zeros(context.column_groups.count).index_put_((colours,), steps)
     base = context.lengths.step * of_group[context.column_groups.colour]
