@@ -6,6 +6,7 @@ from collections import deque
 from contextlib import nullcontext
 
 from gradverify.run.interrupts import Waiting
+from gradverify.run.moved_paths import received_work
 from gradverify.run.options import EngineName
 from gradverify.run.task import EngineEvent, Loss, Progress, Task, TaskDone, TaskLost, TaskStarted
 
@@ -38,7 +39,8 @@ class InProcess:
             from gradverify.run.run_work import run_work  # loads torch: only when a task runs
             from gradverify.run.state import current_state
 
-            answer = run_work(task.work, current_state(), task.environment, on_progress=self._note_progress)
+            work = received_work(task.work)
+            answer = run_work(work, current_state(), task.environment, on_progress=self._note_progress)
         self._running = None
         return TaskDone(key=task.key, answer=answer)
 

@@ -51,6 +51,15 @@ class FunctionResult:
     value: Any
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackedWork:
+    """Work as it travels to another machine, unpacked by the worker that does it."""
+
+    frame: bytes  # the Work, pickled, with the paths of the machine that the command runs on
+    here: str = ""  # the project's folder on that machine; set where the work arrives
+    there: str = ""  # the project's folder where the work is done; set there
+
+
 Environment = tuple[tuple[str, str], ...]  # environment variables that modules read when they are imported
 INTERPRETED: Environment = (("TRITON_INTERPRET", "1"),)
 Work = Case | Target | DeviceQuery | FunctionCall
@@ -62,7 +71,7 @@ class Task:
     """One piece of work with its limits."""
 
     key: str  # unique among the tasks of an engine
-    work: Work
+    work: Work | PackedWork
     timeout: float  # seconds from its start
     memory: int | None = None  # bytes beyond those of an idle worker; None for no limit
     resource: str = ""  # tasks of one resource run one at a time, those of "" in parallel
@@ -74,7 +83,7 @@ class Task:
 class Assignment:
     """Message to a worker: the work to do."""
 
-    work: Work
+    work: Work | PackedWork
     timeout: float  # seconds, as in Task
     memory: int | None  # bytes, as in Task
     environment: Environment  # as in Task

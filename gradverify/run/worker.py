@@ -14,8 +14,9 @@ import torch
 from gradverify.core.model.deadline import deadline_before_kill
 from gradverify.result import CaseResult
 from gradverify.run.crash_report import crash_dumps_to, dump_before
-from gradverify.run.framing import packed, receive_frame, send_frame
+from gradverify.run.framing import receive_frame, send_frame
 from gradverify.run.memory import memory_limit, naming_limit
+from gradverify.run.moved_paths import packed_answer, received_work
 from gradverify.run.notepad import note
 from gradverify.run.run_work import interrupted_by_itself, run_work
 from gradverify.run.server_protocol import CHANNEL_CLOSED_EXIT
@@ -71,20 +72,23 @@ def _with_clock(send: Callable[[Progress], None], output: int, seconds: float) -
 
 
 def _run(assignment: Assignment, before: tuple[object, ...], state: State, send: Callable[[Progress], None]) -> Reply:
+    work = received_work(assignment.work)
     try:
         with memory_limit(assignment.memory):
             answer = run_work(
-                assignment.work,
+                work,
                 state,
                 assignment.environment,
                 deadline=deadline_before_kill(assignment.timeout),
                 on_progress=send,
             )
     except KeyboardInterrupt as error:  # raised by user code: a worker gets no Ctrl-C
-        answer = interrupted_by_itself(assignment.work, error)
+        answer = interrupted_by_itself(work, error)
     if isinstance(answer, CaseResult) and assignment.memory is not None:
         answer = naming_limit(answer, assignment.memory)
-    return Reply(answer=packed(answer), spent=irreversible_state() != before or not _gpu_works())
+    return Reply(
+        answer=packed_answer(answer, assignment.work, work), spent=irreversible_state() != before or not _gpu_works()
+    )
 
 
 def _gpu_works() -> bool:

@@ -38,4 +38,4 @@ def test_no_value_that_travels_is_pickled_slowly(module: ModuleType) -> None:
 
 
 def test_names_of_fields_are_in_order() -> None:
-    assert field_names(messages.Numbered) == ("number", "parcel")
+    assert field_names(messages.Numbered) == ("number", "task")

@@ -6,11 +6,12 @@ import random
 from collections import Counter
 
 from gradverify.run.engines.cluster.dispatch import Dispatcher
-from gradverify.run.engines.cluster.messages import Numbered, Parcel
+from gradverify.run.engines.cluster.messages import Numbered
+from gradverify.run.task import PackedWork, Task
 
 
-def task(name: str) -> Parcel:
-    return Parcel(key=name, device="cpu", frame=b"")
+def task(name: str) -> Task:
+    return Task(key=name, work=PackedWork(frame=b""), timeout=1.0)
 
 
 def made(count: int, nodes: str = "a", gpus: int = 0) -> Dispatcher:
@@ -24,12 +25,12 @@ def made(count: int, nodes: str = "a", gpus: int = 0) -> Dispatcher:
 
 
 def keys(tasks: tuple[Numbered, ...]) -> list[str]:
-    return [numbered.parcel.key for numbered in tasks]
+    return [numbered.task.key for numbered in tasks]
 
 
 def finish(dispatcher: Dispatcher, slot: int, tasks: tuple[Numbered, ...], seconds: float) -> None:
     for numbered in tasks:
-        assert dispatcher.finished(slot, numbered.number, 0.0) is numbered.parcel
+        assert dispatcher.finished(slot, numbered.number, 0.0) is numbered.task
     dispatcher.note_seconds(slot, [seconds] * len(tasks))
 
 
@@ -119,7 +120,7 @@ def test_a_task_that_takes_down_two_nodes_is_the_culprit() -> None:
     dispatcher.bury(0, 1.0)
     dispatcher.refill(1, 1.0)
     again, (culprit,) = dispatcher.bury(1, 2.0)
-    assert (again, culprit.parcel.key, culprit.nodes) == (0, "t0", ("a", "b"))
+    assert (again, culprit.task.key, culprit.nodes) == (0, "t0", ("a", "b"))
     assert not dispatcher
 
 
@@ -160,11 +161,11 @@ def test_every_task_ends_once_however_slots_come_and_die() -> None:
             held[slot] += dispatcher.refill(slot, now)
             if chance.random() < 0.04:
                 _, culprits = dispatcher.bury(slot, now)
-                ended.update(culprit.parcel.key for culprit in culprits)
+                ended.update(culprit.task.key for culprit in culprits)
                 del held[slot]
             elif held[slot]:
                 done = held[slot].pop(0)
                 finish(dispatcher, slot, (done,), chance.random() / 10)
-                ended[done.parcel.key] += 1
+                ended[done.task.key] += 1
         assert not dispatcher
         assert ended == Counter(f"t{number}" for number in range(30))

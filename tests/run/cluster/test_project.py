@@ -12,16 +12,16 @@ import pytest
 from gradverify.case import Case, DataFile, Exploring, Factory, Literal, TensorInput
 from gradverify.result import CaseResult
 from gradverify.run.engines.cluster.messages import Versions, why_refused
-from gradverify.run.engines.cluster.paths import Moved
 from gradverify.run.engines.cluster.probe import installed_versions
 from gradverify.run.engines.cluster.project import largest_parts, own_project
 from gradverify.run.framing import packed
+from gradverify.run.moved_paths import packed_answer, received_work
 from gradverify.run.outcome import could_not_run
 from gradverify.run.siblings import private_name
-from gradverify.run.task import TaskAnswered, TaskDone, unpacked
+from gradverify.run.task import PackedWork
 from tests.run.making import case, target
 
-MOVED = Moved(here="/home/me/project", there="/tmp/ray/pkg")
+HERE, THERE = "/home/me/project", "/tmp/ray/pkg"
 
 
 def test_the_project_is_the_nearest_folder_with_a_mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,7 +52,7 @@ def test_paths_of_a_task_are_those_of_the_node() -> None:
         "name": Literal(value="/home/me/project/untouched"),
     }
     exploring = Exploring(folder="/home/me/project/found")
-    moved = MOVED.work(case("f", "/home/me/project/ops.py", inputs=inputs, exploring=exploring))
+    moved = received_work(sent(case("f", "/home/me/project/ops.py", inputs=inputs, exploring=exploring)))
     wanted = {
         "x": TensorInput(origin=DataFile(path="/tmp/ray/pkg/data/x.npy")),
         "y": TensorInput(
@@ -69,16 +69,19 @@ def test_messages_have_the_paths_of_this_machine() -> None:
     work = case("f", "/home/me/project/ops.py")
     here, there = (private_name("file", Path(folder) / "ops.py") for folder in ("/home/me/project", "/tmp/ray/pkg"))
     result = could_not_run(work, "GV902", f"in /tmp/ray/pkg/ops.py:3: <class '{there}.Odd'>")
-    assert sent(result, work).message == f"GV902: in /home/me/project/ops.py:3: <class '{here}.Odd'>"
+    assert answered(result, work).message == f"GV902: in /home/me/project/ops.py:3: <class '{here}.Odd'>"
     untouched = could_not_run(work, "GV902", "elsewhere")
-    assert sent(untouched, work) == untouched
+    assert answered(untouched, work) == untouched
 
 
-def sent(result: CaseResult, work: Case) -> CaseResult:
-    event = unpacked(pickle.loads(MOVED.packed(TaskAnswered(key="a", answer=packed(result)), work)))
-    assert isinstance(event, TaskDone)
-    assert isinstance(event.answer, CaseResult)
-    return event.answer
+def sent(work: Case) -> PackedWork:
+    return PackedWork(frame=packed(work), here=HERE, there=THERE)
+
+
+def answered(result: CaseResult, work: Case) -> CaseResult:
+    answer = pickle.loads(packed_answer(result, sent(work), received_work(sent(work))))
+    assert isinstance(answer, CaseResult)
+    return answer
 
 
 OWN = Versions(python="3.12.1", torch="2.13.0+cpu", gradverify="0.1.0")

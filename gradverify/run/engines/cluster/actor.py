@@ -20,10 +20,10 @@ from pathlib import Path
 import ray
 
 from gradverify.run.engines.cluster.messages import Numbered, Project, SlotEvent, SlotNews
-from gradverify.run.engines.cluster.paths import Moved
 from gradverify.run.framing import packed
+from gradverify.run.moved_paths import packed_answer, received_work
 from gradverify.run.pool import LocalPool
-from gradverify.run.task import EngineEvent, Task, TaskAnswered, TaskLost, TaskStarted, Work
+from gradverify.run.task import EngineEvent, PackedWork, Task, TaskAnswered, TaskLost, TaskStarted
 
 _HIDDEN = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}  # of slots without a GPU
 # Folders of Ray's own that it puts on sys.path of its processes.
@@ -35,7 +35,7 @@ class Slot:
 
     def __init__(self, project: Project, gpus: int) -> None:
         there = Path.cwd().resolve()  # Ray's copy of the project
-        self._moved = Moved(here=project.root, there=str(there))
+        self._here, self._there = project.root, str(there)
         self._node = ""  # the name of the node that this slot is on
         folder = there / project.here
         folder.mkdir(parents=True, exist_ok=True)  # an empty folder, or one that is left out
@@ -64,7 +64,7 @@ class Slot:
     def add(self, tasks: bytes) -> None:
         """Add tasks: a pickled sequence of Numbered."""
         with self._changed:
-            self._tasks.extend(pickle.loads(tasks))
+            self._tasks.extend(map(self._arrived, pickle.loads(tasks)))
             self._changed.notify_all()
 
     def news(self, seconds: float) -> SlotNews:
@@ -101,8 +101,7 @@ class Slot:
             self._seconds.clear()
         if running is None:
             return ()
-        task: Task = pickle.loads(running.parcel.frame)
-        return tuple(self._frame(event, task.work) for event in lost)
+        return tuple(self._frame(event, running.task) for event in lost)
 
     def stop(self) -> None:
         """End the workers."""
@@ -127,14 +126,19 @@ class Slot:
             if not self._tasks:  # more can be sent while this one runs
                 self._changed.notify_all()
         started = time.monotonic()
-        task: Task = pickle.loads(running.parcel.frame)
         with self._using_pool:
             if running is not self._dropped:
-                self._pool.submit(replace(task, work=self._moved.work(task.work)))
+                self._pool.submit(running.task)
             while (event := self._pool.next_packed(self._unused)) is not None:
-                self._note(event, running.number, task.work, time.monotonic() - started)
+                self._note(event, running, time.monotonic() - started)
         with self._changed:
             self._running = None
+
+    def _arrived(self, numbered: Numbered) -> Numbered:
+        """Return a task that says where the project is."""
+        assert isinstance(numbered.task.work, PackedWork)
+        work = replace(numbered.task.work, here=self._here, there=self._there)
+        return replace(numbered, task=replace(numbered.task, work=work))
 
     @contextmanager
     def _unused(self) -> Iterator[None]:
@@ -145,9 +149,9 @@ class Slot:
         finally:
             self._using_pool.acquire()
 
-    def _note(self, event: EngineEvent | TaskAnswered, number: int, work: Work, seconds: float) -> None:
+    def _note(self, event: EngineEvent | TaskAnswered, running: Numbered, seconds: float) -> None:
         is_last = isinstance(event, TaskAnswered | TaskLost)
-        noted = SlotEvent(number=number, is_last=is_last, frame=self._frame(event, work))
+        noted = SlotEvent(number=running.number, is_last=is_last, frame=self._frame(event, running.task))
         with self._changed:
             self._events.append(noted)
             if is_last:
@@ -155,10 +159,12 @@ class Slot:
             if len(self._events) == 1:  # waking a thread for each event would cost more than the event
                 self._changed.notify_all()
 
-    def _frame(self, event: EngineEvent | TaskAnswered, work: Work) -> bytes:
-        if isinstance(event, TaskStarted):  # it names no path
+    def _frame(self, event: EngineEvent | TaskAnswered, task: Task) -> bytes:
+        if isinstance(event, TaskStarted):
             return packed(replace(event, where=self._node))
-        return self._moved.packed(event, work)
+        if isinstance(event, TaskLost):  # the worker has moved the paths of an answer
+            return packed_answer(event, task.work, received_work(task.work))
+        return packed(event)
 
 
 def _path_of_workers(project: Project, there: Path) -> Sequence[str]:

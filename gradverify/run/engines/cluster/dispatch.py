@@ -14,7 +14,8 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from gradverify.run.engines.cluster.messages import Numbered, Parcel
+from gradverify.run.engines.cluster.messages import Numbered
+from gradverify.run.task import Task
 
 BATCH_SECONDS = 1.0  # of work that a slot holds, at least
 _FULL = 0.75  # part of a batch that a slot holds if it gets no more
@@ -28,7 +29,7 @@ _DEATHS = 2  # nodes that a task may take down
 class Culprit:
     """A task that took down so many nodes that it is not run again."""
 
-    parcel: Parcel
+    task: Task
     nodes: tuple[str, ...]  # names of the nodes that died with it
 
 
@@ -47,7 +48,7 @@ class _Slot:
     node: str
     gpus: int
     opened: float  # time at which it was added
-    held: dict[int, Parcel] = field(default_factory=dict)  # by number, in the order in which they run
+    held: dict[int, Task] = field(default_factory=dict)  # by number, in the order in which they run
     alone: bool = False  # True if it holds a suspect
     claimed: bool = False  # True if it takes no other tasks until it is empty, to run a suspect then
     since: float = 0.0  # time at which its first task became the first
@@ -76,10 +77,10 @@ class Dispatcher:
         """True if a task is not finished."""
         return any(self.unfinished(gpus) for gpus in self._queues)
 
-    def add(self, parcel: Parcel, gpus: int) -> None:
+    def add(self, task: Task, gpus: int) -> None:
         """Queue a task for slots that have so many GPUs."""
         self._count += 1
-        self._queue(gpus).waiting.append(Numbered(number=self._count, parcel=parcel))
+        self._queue(gpus).waiting.append(Numbered(number=self._count, task=task))
 
     def kinds(self) -> tuple[int, ...]:
         """Return the numbers of GPUs that tasks have asked for."""
@@ -116,14 +117,14 @@ class Dispatcher:
         dead = self._slots.pop(slot)
         culprits: list[Culprit] = []
         again = 0
-        for number, parcel in reversed(dead.held.items()):
+        for number, task in reversed(dead.held.items()):
             deaths = self._deaths[number] = (*self._deaths.get(number, ()), _Death(node=dead.node, at=now))
             if len(deaths) >= _DEATHS:
-                culprits.append(Culprit(parcel=parcel, nodes=tuple(death.node for death in deaths)))
+                culprits.append(Culprit(task=task, nodes=tuple(death.node for death in deaths)))
                 del self._deaths[number]
             else:
                 again += 1
-                self._queue(dead.gpus).suspects.appendleft(Numbered(number=number, parcel=parcel))
+                self._queue(dead.gpus).suspects.appendleft(Numbered(number=number, task=task))
         return again, tuple(culprits)
 
     def refill(self, slot: int, now: float) -> tuple[Numbered, ...]:
@@ -139,21 +140,21 @@ class Dispatcher:
                 return ()
             queue.suspects.remove(suspect)
             filled.alone, filled.since = True, now
-            filled.held[suspect.number] = suspect.parcel
+            filled.held[suspect.number] = suspect.task
             return (suspect,)
         filled.claimed = False
         return self._batch(filled, queue, now)
 
-    def finished(self, slot: int, number: int, now: float) -> Parcel | None:
+    def finished(self, slot: int, number: int, now: float) -> Task | None:
         """Note that a slot has finished a task, and return it; None if the slot does not hold it any more."""
         filled = self._slots[slot]
-        parcel = filled.held.pop(number, None)
-        if parcel is not None:
+        task = filled.held.pop(number, None)
+        if task is not None:
             filled.since = now
             self._deaths.pop(number, None)
         if not filled.held:
             filled.alone = filled.claimed = False
-        return parcel
+        return task
 
     def holds(self, slot: int, number: int) -> bool:
         """True if a slot has a task and has not finished it."""
@@ -176,7 +177,7 @@ class Dispatcher:
         tasks = {number: filled.held.pop(number) for number in numbers if number in filled.held}
         self._put_back(filled.gpus, tasks)
 
-    def drop(self, gpus: int) -> tuple[Parcel, ...]:
+    def drop(self, gpus: int) -> tuple[Task, ...]:
         """Remove and return the tasks that wait for slots with so many GPUs."""
         queue = self._queue(gpus)
         dropped = (*queue.suspects, *queue.waiting)
@@ -184,7 +185,7 @@ class Dispatcher:
         queue.waiting.clear()
         for numbered in dropped:
             self._deaths.pop(numbered.number, None)
-        return tuple(numbered.parcel for numbered in dropped)
+        return tuple(numbered.task for numbered in dropped)
 
     def cancel(self) -> tuple[int, ...]:
         """Drop every task; return the slots that held some."""
@@ -201,11 +202,11 @@ class Dispatcher:
     def _queue(self, gpus: int) -> _Queue:
         return self._queues.setdefault(gpus, _Queue())
 
-    def _put_back(self, gpus: int, tasks: dict[int, Parcel]) -> None:
+    def _put_back(self, gpus: int, tasks: dict[int, Task]) -> None:
         queue = self._queue(gpus)
-        for number, parcel in reversed(tasks.items()):
+        for number, task in reversed(tasks.items()):
             line = queue.suspects if number in self._deaths else queue.waiting
-            line.appendleft(Numbered(number=number, parcel=parcel))
+            line.appendleft(Numbered(number=number, task=task))
 
     def _runs_suspect(self, asking: _Slot) -> bool:
         """True if another slot of the same node runs a suspect, or is about to."""
@@ -234,7 +235,7 @@ class Dispatcher:
         batch = [queue.waiting.popleft() for _ in range(min(most - len(slot.held), share))]
         if not slot.held:
             slot.since = now
-        slot.held.update((numbered.number, numbered.parcel) for numbered in batch)
+        slot.held.update((numbered.number, numbered.task) for numbered in batch)
         return tuple(batch)
 
 

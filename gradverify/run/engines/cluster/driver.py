@@ -69,7 +69,7 @@ async def _receive(reader: asyncio.StreamReader, slots: Slots, send: Callable[[A
         (length,) = HEADER.unpack(await reader.readexactly(HEADER.size))
         message = pickle.loads(await reader.readexactly(length))
         if isinstance(message, Submission):
-            slots.submit(message.parcels)
+            slots.submit(message.tasks)
         elif isinstance(message, Cancellation):
             send(Cancelled(frames=await slots.cancel()))
 

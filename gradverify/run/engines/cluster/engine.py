@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections import deque
+from dataclasses import replace
 from importlib.metadata import version
 from typing import IO, Any
 
@@ -22,7 +23,6 @@ from gradverify.run.engines.cluster.messages import (
     Connected,
     Events,
     Opening,
-    Parcel,
     Refused,
     Submission,
     Versions,
@@ -32,7 +32,7 @@ from gradverify.run.framing import packed, rebuilt, send_frame, take_frame
 from gradverify.run.interrupts import Waiting
 from gradverify.run.launch import ServerError, stop_process
 from gradverify.run.options import EngineName
-from gradverify.run.task import EngineEvent, Loss, Task, TaskDone, TaskLost, unpacked
+from gradverify.run.task import EngineEvent, Loss, PackedWork, Task, TaskDone, TaskLost, unpacked
 from gradverify.run.unobserved import OFF
 
 _PROGRAM = """
@@ -142,9 +142,9 @@ class RayEngine:
     def _send_new(self) -> None:
         if self._new:
             self.start()
-            parcels = tuple(map(_packed, self._new))
+            tasks = tuple(map(_with_packed_work, self._new))
             self._new.clear()
-            self._send(Submission(parcels=parcels))
+            self._send(Submission(tasks=tasks))
 
     def _send(self, message: Any) -> None:
         assert self._connection is not None
@@ -234,8 +234,8 @@ class _Connection:
         self._errors.close()
 
 
-def _packed(task: Task) -> Parcel:
-    return Parcel(key=task.key, device=task.device, frame=packed(task))
+def _with_packed_work(task: Task) -> Task:
+    return replace(task, work=PackedWork(frame=packed(task.work)))
 
 
 def _connect() -> _Connection:

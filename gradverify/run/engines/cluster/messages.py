@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gradverify.run.quick_pickle import pickle_quickly
+from gradverify.run.task import Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,27 +40,18 @@ class Opening:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parcel:
-    """A task as it travels: only the slot that runs it unpacks it."""
-
-    key: str
-    device: str  # as in Task
-    frame: bytes  # the Task, pickled
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Numbered:
     """A task with its number, which is never used again."""
 
     number: int
-    parcel: Parcel
+    task: Task  # its work is packed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
     """Message of the light process: tasks to run."""
 
-    parcels: tuple[Parcel, ...]
+    tasks: tuple[Task, ...]  # their work is packed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

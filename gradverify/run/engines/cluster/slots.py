@@ -17,10 +17,10 @@ from gradverify.run.engines.cluster.actor import Slot
 from gradverify.run.engines.cluster.capacity import Capacity
 from gradverify.run.engines.cluster.connection import ClusterError, Node, last_line
 from gradverify.run.engines.cluster.dispatch import BATCH_SECONDS, Dispatcher
-from gradverify.run.engines.cluster.messages import Events, Opening, Parcel, SlotNews
+from gradverify.run.engines.cluster.messages import Events, Opening, SlotNews
 from gradverify.run.engines.cluster.wording import blamed, not_run, note_of_death
 from gradverify.run.framing import packed
-from gradverify.run.task import EngineEvent, Loss, TaskLost
+from gradverify.run.task import EngineEvent, Loss, Task, TaskLost
 
 _TICK = 0.25  # seconds between two looks at what takes long
 _LEAST_GATHERED = 0.75  # seconds of events in a message: each costs both processes as much as a small task
@@ -81,13 +81,13 @@ class Slots:
         for slot in list(self._slots.values()):
             self._refill(slot)
 
-    def submit(self, parcels: Iterable[Parcel]) -> None:
+    def submit(self, tasks: Iterable[Task]) -> None:
         """Add tasks."""
-        parcels = tuple(parcels)
-        if any(parcel.device != "cpu" for parcel in parcels):
+        tasks = tuple(tasks)
+        if any(task.device != "cpu" for task in tasks):
             self._capacity.look()  # else they would be skipped for want of a GPU whose node has only just come
-        for parcel in parcels:
-            self._dispatcher.add(parcel, self._capacity.gpus_for(parcel.device))
+        for task in tasks:
+            self._dispatcher.add(task, self._capacity.gpus_for(task.device))
         for gpus in self._dispatcher.kinds():
             self._kinds.setdefault(gpus, _Kind()).since = time.monotonic()
             self._grow(gpus)
@@ -247,8 +247,8 @@ class Slots:
             kind.since = time.monotonic()
         elif failing or time.monotonic() - kind.since > self._opening.patience:
             detail = not_run(gpus, kind.reason if failing else "")
-            for parcel in self._dispatcher.drop(gpus):
-                self._emit(TaskLost(key=parcel.key, loss=Loss.CRASH, detail=detail))
+            for task in self._dispatcher.drop(gpus):
+                self._emit(TaskLost(key=task.key, loss=Loss.CRASH, detail=detail))
 
     def _emit(self, event: EngineEvent) -> None:
         self._send(Events(frames=(packed(event),)))

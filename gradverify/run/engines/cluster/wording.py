@@ -14,7 +14,7 @@ def blamed(culprit: Culprit) -> TaskLost:
         " process on it died; it is not run again. Run it alone with --engine local to see what it does, or give it"
         " less memory with --memory"
     )
-    return TaskLost(key=culprit.parcel.key, loss=Loss.CRASH, detail=detail)
+    return TaskLost(key=culprit.task.key, loss=Loss.CRASH, detail=detail)
 
 
 def note_of_death(node: str, again: int) -> EngineNote:

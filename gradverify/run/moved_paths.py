@@ -1,10 +1,11 @@
-"""Change the paths in tasks and results between this machine and a node."""
+"""Change the paths in work and answers between the machine that a command runs on and a node that does its work."""
 
 from __future__ import annotations
 
 import os
+import pickle
 from collections.abc import Callable
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import is_dataclass, replace
 from enum import Enum
 from functools import lru_cache
 from pathlib import Path
@@ -14,7 +15,7 @@ from gradverify.case import Case, DataFile, Exploring, Literal, Target
 from gradverify.run.framing import packed
 from gradverify.run.quick_pickle import field_names
 from gradverify.run.siblings import private_name
-from gradverify.run.task import EngineEvent, TaskAnswered, Work, unpacked
+from gradverify.run.task import Answer, EngineEvent, PackedWork, Work
 from gradverify.spec.signature import targets_of
 
 _WITH_PATHS = ("target", "surrogate", "reference", "inputs", "exploring")  # fields of a Case
@@ -22,47 +23,45 @@ _WITHOUT_PATHS = (str, int, float, Enum, Literal)
 _KINDS_OF_NAMES = ("file", "folder")  # of private modules
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Moved:
-    """Changes the paths of tasks and results between this machine and a node."""
+def received_work(sent: Work | PackedWork) -> Work:
+    """Return work unpacked, with the paths of this machine. Paths outside the project stay as they are."""
+    if not isinstance(sent, PackedWork):
+        return sent
 
-    here: str  # the project's folder on the machine that the command runs on
-    there: str  # its copy on the node
+    def moved(value: Any) -> Any:
+        return _changed(value, lambda path: _below(path, sent.here, sent.there))
 
-    def work(self, work: Work) -> Work:
-        """Return a task's work with the node's paths. Paths outside the project stay as they are."""
-        if not isinstance(work, Case):
-            return self._moved(work)  # type: ignore[no-any-return]
-        changed = {name: self._moved(getattr(work, name)) for name in _WITH_PATHS}
-        return replace(work, **changed)
+    work = pickle.loads(sent.frame)
+    if isinstance(work, Case):
+        return replace(work, **{name: moved(getattr(work, name)) for name in _WITH_PATHS})
+    return moved(work)  # type: ignore[no-any-return]
 
-    def packed(self, event: EngineEvent | TaskAnswered, work: Work) -> bytes:
-        """Return an event of some work, pickled, with the paths of this machine.
 
-        `work` is as it was sent, with the paths of this machine. Names of private modules depend on paths too. An
-        answer that is not unpacked stays so unless it names one of them.
-        """
-        swaps = {self.there: self.here}
-        for file in _files_of(work):
-            swaps |= _private_names(file, _below(file, self.here, self.there))
-        frame = packed(event)
-        if not any(found.encode() in frame for found in swaps):
-            return frame
-        return packed(_with_texts(unpacked(event), lambda text: _swapped(text, swaps)))
+def packed_answer(value: Answer | EngineEvent, sent: Work | PackedWork, work: Work) -> bytes:
+    """Return what came of work, pickled, with the paths of the machine that sent it.
 
-    def _moved(self, value: Any) -> Any:
-        return _changed(value, lambda path: _below(path, self.here, self.there))
+    `work` is what `received_work` returned. Names of private modules depend on paths too.
+    """
+    frame = packed(value)
+    if not isinstance(sent, PackedWork):
+        return frame
+    swaps = {sent.there: sent.here}
+    for file in _files_of(work):
+        swaps |= _private_names(_below(file, sent.there, sent.here), file)
+    if not any(found.encode() in frame for found in swaps):
+        return frame
+    return packed(_with_texts(value, lambda text: _swapped(text, swaps)))
 
 
 def _files_of(work: Work) -> set[str]:
-    """Return the files that the functions of some work are in, on this machine."""
+    """Return the files that the functions of some work are in."""
     targets = targets_of(work) if isinstance(work, Case) else (work,) if isinstance(work, Target) else ()
     return {target.file for target in targets if target.file is not None}
 
 
 @lru_cache(maxsize=1024)
 def _private_names(here: str, there: str) -> dict[str, str]:
-    """Return the names of private modules on this machine by those on the node, for a file and for its folder."""
+    """Return the names of private modules here by those there, for a file and for its folder."""
     pairs = ((Path(here), Path(there)), (Path(here).parent, Path(there).parent))
     return {private_name(kind, far): private_name(kind, near) for near, far in pairs for kind in _KINDS_OF_NAMES}
 
