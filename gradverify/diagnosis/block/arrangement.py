@@ -25,7 +25,7 @@ _LONGEST_ROLL = 64  # places
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrangement:
-    """Hypothesis that claimed entry (o, i) is numeric entry (rows[o], columns[i]), or 0 if either index is NOTHING."""
+    """Hypothesis that claimed entry (o, i) is numeric entry (rows[o], columns[i]), 0 if either index is ZERO_LINE."""
 
     rows: Tensor | None  # (m,) indices; None: the order is unchanged
     columns: Tensor | None  # (n,) indices; None: the order is unchanged
@@ -34,7 +34,7 @@ class Arrangement:
 
 
 def share_of_arrangement(entries: BlockEntries, arrangement: Arrangement) -> float | None:
-    """Return the share of the squared error that a rearrangement explains, None if below ENOUGH.
+    """Return the share of the squared error that a rearrangement explains, None if below MIN_SHARE.
 
     A sample of entries is compared first, which rejects most rearrangements at little cost.
     """
@@ -144,7 +144,7 @@ def _expected(entries: BlockEntries, arrangement: Arrangement, places: tuple[Ten
 
 
 def _reordered(matrix: Tensor, order: Tensor | None, dim: int) -> Tensor:
-    """Return the matrix with its rows (dim 0) or columns (dim 1) in this order, and zeros where it is NOTHING."""
+    """Return the matrix with its rows (dim 0) or columns (dim 1) in this order, and zeros where it is ZERO_LINE."""
     if order is None:
         return matrix
     reordered = matrix.index_select(dim, order.clamp(min=0))

@@ -115,9 +115,9 @@ def explained_share(entries: BlockEntries, predicted: Tensor, scale: float = 1.0
     """Return the share of the squared error that `predicted` (m, n) explains, None if it is rejected.
 
     `scale` is the factor by which the prediction enlarges numeric values, and so their error bars. Affected entries are
-    the wrong ones and those that differ from the prediction. A prediction is rejected if the share is below ENOUGH, if
-    it misses more than a tenth of the affected entries (one large entry is no evidence for the others), or if more than
-    a hundredth of them are right nonzero entries.
+    the wrong ones and those that differ from the prediction. A prediction is rejected if the share is below MIN_SHARE,
+    if it misses more than a tenth of the affected entries (one large entry is no evidence for the others), or if more
+    than a hundredth of them are right nonzero entries.
     """
     if not fits_sampled_wrong(entries, predicted[entries.sampled_wrong], scale):
         return None
@@ -141,7 +141,7 @@ def explained_share(entries: BlockEntries, predicted: Tensor, scale: float = 1.0
 
 
 def fits_sampled_wrong(entries: BlockEntries, predicted: Tensor, scale: float = 1.0) -> bool:
-    """True if `predicted` (k,) reproduces most of the sampled wrong entries, at `looks`."""
+    """True if `predicted` (k,) reproduces most of the sampled wrong entries, at which it is given."""
     claimed, at = entries.claimed[entries.sampled_wrong], entries.sampled_wrong
     error = (claimed - entries.numeric[at]).abs()
     slack = torch.minimum(max(scale, 1.0) * entries.slack[at], _CAP * error)
@@ -152,14 +152,14 @@ def fits_sampled_wrong(entries: BlockEntries, predicted: Tensor, scale: float = 
 def contradicts_sampled_right(entries: BlockEntries, predicted: Tensor) -> bool:
     """True if a pattern contradicts more right entries than there are wrong ones, by an estimate.
 
-    `predicted` (k,) are its values at the sampled right entries, at `right`.
+    `predicted` (k,) are its values at the sampled right entries.
     """
     off = (entries.claimed[entries.sampled_right] - predicted).abs() > entries.slack[entries.sampled_right]
     return int(off.sum()) * entries.right_per_sample_and_wrong > 1.0
 
 
 def contradicts_right(entries: BlockEntries, predicted: Tensor, scale: float = 1.0) -> bool:
-    """True if `predicted` (m, n) differs from any right nonzero entry; `scale` as in `share_of`."""
+    """True if `predicted` (m, n) differs from any right nonzero entry; `scale` as in `explained_share`."""
     for part in _parts(entries.wrong):
         off = (entries.claimed[part] - predicted[part]).abs() > max(scale, 1.0) * entries.slack[part]
         if bool((off & ~(entries.wrong[part] | entries.zero[part])).any()):

@@ -40,7 +40,7 @@ def relation(evidence: Evidence, entries: BlockEntries, inside: Tensor) -> Relat
 
 
 def share_inside(entries: BlockEntries, inside: Tensor) -> float | None:
-    """Return the share of the squared error that lies inside the region, None if below ENOUGH."""
+    """Return the share of the squared error that lies inside the region, None if below MIN_SHARE."""
     return explained_share(entries, torch.where(inside, entries.claimed, entries.numeric))
 
 

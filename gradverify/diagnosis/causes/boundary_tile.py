@@ -95,7 +95,7 @@ def _contiguous(slices: Slices) -> Iterator[Region]:
 def _all_but_edge(slices: Slices) -> Iterator[Region]:
     """Yield all slices but the first or the last, as if a loop over a batch handled a single sample.
 
-    A relation has to hold inside (see `located`): the first step of a recurrence may be right whatever is wrong later.
+    A relation has to hold inside (see `relation`): the first step of a recurrence may be right whatever is wrong later.
     """
     if slices.size > 2 and len(slices.relevant) == slices.size:
         probability = MAX_CHANCE if slices.width >= _WIDE else chance(2, slices.size, slices.size - 1)
