@@ -98,6 +98,22 @@ class TorchOutcome:
     message: str = ""  # first line of its message, or the reason of the skip
 
 
+class AgreesWith(StrEnum):
+    """Which value of an entry torch's own derivative agrees with."""
+
+    NUMERIC = "numeric"
+    ANALYTIC = "analytic"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TorchDerivative:
+    """Torch's own derivative of the forward as plain code, in wrong entries of the output with the largest error."""
+
+    agrees_with: AgreesWith
+    entries: int  # how many were compared
+    difference: float  # the largest relative difference from what it agrees with
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluations:
     """How often user code was called."""
@@ -124,6 +140,7 @@ class CheckResult:
     evaluations: Evaluations = Evaluations()
     torch: TorchOutcome | None = None
     findings: tuple[Finding, ...] = ()
+    torch_derivative: TorchDerivative | None = field(default=None, metadata=LATER)  # None where it agrees with neither
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,6 +26,7 @@ from gradverify.run.module import as_function, has_plain_parameters
 from gradverify.run.on_cpu import moved_to_cpu
 from gradverify.run.reference import with_parameters, with_reference
 from gradverify.run.run_checks import run_checks
+from gradverify.run.second_opinion import with_second_opinion
 from gradverify.run.signature import forward_parameters
 from gradverify.run.source import source_in_graph, source_of
 from gradverify.run.unobserved import unobserved
@@ -112,6 +113,7 @@ def verify(
     with restored_generators(gpus_of(problem)), tf32_switched(on=settings.tf32), unobserved():
         results = run_checks(problem, asked, dict.fromkeys(asked, settings))
         measured = measure(problem)
+        results = with_second_opinion(problem, results)
         uncovered = not_exercised(problem, function, settings.seed)
         source = source_of(function) or source_in_graph(problem)
     verdict = worst(result.verdict for result in results)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gradverify.problem import own_message
-from gradverify.report.checks_text import check_cost, check_counts, torch_differs
+from gradverify.report.checks_text import check_cost, check_counts, second_opinion, torch_differs
 from gradverify.report.element_table import element_table, named
 from gradverify.report.explored_text import (
     discovery_lines,
@@ -158,6 +158,7 @@ def _check(case: CaseResult, group: Sequence[CheckResult], screen: Screen, optio
     for finding in check.findings:
         rows += indented(finding_lines(case, finding, narrowed(inner, _INDENT), options), _INDENT)
     rows += _torch(check, inner)
+    rows += _prose(second_opinion(check), inner.width)
     quiet = len(group) > 1 or (check.verdict is Verdict.SKIP and options.detail is not Detail.VERBOSE)
     cost = "" if quiet else check_cost(check)
     return rows + ([line(span(row, DIM)) for row in fold(cost, inner.width)] if cost else [])

@@ -8,9 +8,10 @@ from gradverify.report import numbers
 from gradverify.report.lines import DIM, Line, Span, line, span
 from gradverify.report.screen import Glyphs
 from gradverify.report.words import badge_of, counted
-from gradverify.result import CheckResult, Method, Verdict
+from gradverify.result import AgreesWith, CheckResult, Method, Verdict
 
 _GAP: Span = span("  ")
+_HIDDEN = ": a part of the forward may be hidden from autograd, as by a detach"
 
 
 def each_check(checks: Sequence[CheckResult], glyphs: Glyphs) -> list[Line]:
@@ -68,6 +69,17 @@ def check_cost(check: CheckResult) -> str:
     if calls.forward or calls.backward:
         parts.append(f"{calls.forward:,} forward and {counted(calls.backward, 'backward call')}")
     return ", ".join(parts)
+
+
+def second_opinion(check: CheckResult) -> str:
+    """Return what torch's own derivative agrees with, "" if that is not known."""
+    found = check.torch_derivative
+    if found is None:
+        return ""
+    entries = "the worst entry" if found.entries == 1 else f"{found.entries} wrong entries of one output"
+    precision = f"to {numbers.at_least(found.difference, 1)}" if found.difference else "exactly"
+    text = f"torch's own derivative of the forward agrees with {found.agrees_with.value} in {entries}, {precision}"
+    return f"{text}{_HIDDEN}" if found.agrees_with is AgreesWith.ANALYTIC else text
 
 
 def _one(check: CheckResult, glyphs: Glyphs) -> Line:

@@ -10,6 +10,7 @@ from enum import StrEnum
 from gradverify.problem import own_message
 from gradverify.report import numbers
 from gradverify.report.case_detail import DetailOptions, alike, finding_lines, names_of, origin_lines
+from gradverify.report.checks_text import second_opinion
 from gradverify.report.explored_text import discovery_lines, remark_lines
 from gradverify.report.heatmap import heatmap
 from gradverify.report.lines import EMPTY, HEAD, Line, indented, line, span
@@ -118,4 +119,5 @@ def _check(case: CaseResult, group: Sequence[CheckResult], screen: Screen, optio
         rows += indented(finding_lines(case, finding, inner, detail), _INDENT)
         if pictured:
             rows += indented([EMPTY, *heatmap(finding, inner)], _INDENT)
-    return rows
+    opinion = second_opinion(check)
+    return rows + indented(map(line, fold(opinion, inner.width) if opinion else ()), _INDENT)

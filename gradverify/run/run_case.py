@@ -22,6 +22,7 @@ from gradverify.run.load import LoadError, find, load
 from gradverify.run.memory import is_out_of_memory
 from gradverify.run.outcome import case_result, could_not_run, skipped
 from gradverify.run.run_checks import run_checks, settings_of
+from gradverify.run.second_opinion import with_second_opinion
 from gradverify.run.siblings import importable
 from gradverify.run.source import source_in_graph, source_of
 from gradverify.run.surrogate import Surrogate, surrogate_of
@@ -80,6 +81,7 @@ def _run(case: Case, started: float, deadline: Deadline | None, on_progress: OnP
             checks = _checks(case, problem, surrogate, on_progress)
             measured = measure(problem)
             measured = with_times(measured, problem) if case.timed else measured
+            checks = with_second_opinion(problem, checks) if surrogate is None else checks
             uncovered = not_exercised(problem, target, case.seed)
     except (KeyboardInterrupt, LoadError):
         raise

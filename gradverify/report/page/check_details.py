@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gradverify.report.checks_text import check_cost, check_counts, torch_differs
+from gradverify.report.checks_text import check_cost, check_counts, second_opinion, torch_differs
 from gradverify.report.page.picture import Picture, picture_of
 from gradverify.report.page.rows import Row, element_rows, row_names
 from gradverify.report.page.texts import one_line, parted
@@ -35,6 +35,7 @@ class CheckDetails:
     cost: str  # method, limit of detection, calls
     torch: str
     torch_differs: bool
+    second_opinion: str  # what torch's own derivative agrees with
     findings: tuple[FindingDetails, ...]
 
 
@@ -50,6 +51,7 @@ def check_details(check: CheckResult, most_rows: int) -> CheckDetails:
         cost=check_cost(check),
         torch=_torch(check),
         torch_differs=torch_differs(check),
+        second_opinion=second_opinion(check),
         findings=tuple(_finding(finding, most_rows) for finding in check.findings),
     )
 
