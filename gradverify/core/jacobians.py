@@ -49,9 +49,9 @@ def investigate(steady: Repeatable, settings: Settings, reconsider: Reconsider) 
 
     If the Jacobian has a structure that passes every test, columns share steps and rows share cotangents. Otherwise one
     step per input coordinate and one vjp per output coordinate are taken; if that is too much, random sums over all
-    entries are compared. Low-precision entries are compared with float64 differences, but sums of them are not, since
-    their rounding is unknown. If entries are not accepted and the forward rounds its inputs, the comparison is repeated
-    at rounded inputs.
+    entries are compared. Low-precision entries are compared with float64 differences, also those that sums lead to, but
+    sums are not, since their rounding is unknown. If entries are not accepted and the forward rounds its inputs, the
+    comparison is repeated at rounded inputs.
     """
     sampled = in_double(steady)
     if steady.problem.order > 1:
@@ -103,9 +103,10 @@ def _compared(steady: Repeatable, sampled: Repeatable, settings: Settings, recon
     if comparison is None and fits_dense_comparison(measured):
         method, comparison = Method.DENSE, compare_densely(measured, settings, reconsider)
     elif comparison is None:
-        measured = measure_problem(steady, settings) if measured.sampled.backward_eps else measured
-        method, comparison = Method.PROBED, compare_by_random_sums(measured, settings, reconsider)
+        sums = measure_problem(steady, settings) if measured.sampled.backward_eps else measured
+        comparison = compare_by_random_sums(sums, measured, settings, reconsider)
         closely = compare_after_sums(measured, settings, reconsider) if is_accepted(comparison) else None
-        if closely is not None:
-            method, comparison = Method.STRUCTURED, closely
+        if closely is None:
+            return Investigation(comparison=comparison, measured=sums, method=Method.PROBED)
+        comparison = closely
     return Investigation(comparison=comparison, measured=measured, method=method)

@@ -80,6 +80,43 @@ def test_some_entries_are_named_if_all_are_wrong() -> None:
     assert result.message.startswith("at least ")
 
 
+class Mixed(torch.autograd.Function):
+    """A matrix times x + tanh(x / width) / 1000, which float32 cannot tell from a jump."""
+
+    width, factor = 1e-5, 1.0
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return weight @ (x + (x / Mixed.width).tanh() / 1000)
+
+    @classmethod
+    def backward(cls, ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        x, weight = ctx.saved_tensors
+        slope = 1 + (1 - (x / Mixed.width).tanh().square()) / (1000 * Mixed.width)
+        return cls.factor * (weight.T @ grad) * slope, None
+
+
+class WronglyMixed(Mixed):
+    factor = 1.01
+
+
+def in_float32(function: type[torch.autograd.Function]) -> CheckResult:
+    x = normal(6_000, dtype=torch.float32).detach()
+    x[100] = Mixed.width / 3
+    return gradcheck(function.apply, x.requires_grad_(), normal(900, 6_000, scale=0.01, dtype=torch.float32).detach())
+
+
+def test_right_entry_that_varies_quickly_in_float32_is_not_accused() -> None:
+    assert in_float32(Mixed).verdict is not Verdict.FAIL
+
+
+def test_entries_that_sums_in_float32_lead_to_are_judged_in_float64() -> None:
+    found = in_float32(WronglyMixed)
+    assert found.verdict is Verdict.FAIL
+    assert found.max_error_bar < 1e-6
+
+
 def two_entries(gradient: Tensor, cotangent: Tensor, x: Tensor) -> Tensor:
     return one_entry(1822, 31, 1e-3)(one_entry(1700, 800, 1e-3)(gradient, cotangent, x), cotangent, x)
 

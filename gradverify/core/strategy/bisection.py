@@ -108,8 +108,8 @@ def _bisected_row(sums: RandomSums, slopes: Estimate, column: int) -> int | None
     """
     value = slopes.value.nan_to_num(0.0) / sums.measured.lengths.step[column]
     errors = sums.cotangents @ value - sums.vjps[:, column]
-    cotangent = sums.cotangents[int(errors.abs().argmax())]
-    error = float(errors.abs().max() * torch.sign(errors[int(errors.abs().argmax())]))
+    worst = int(errors.abs().argmax())
+    cotangent, error = sums.cotangents[worst], float(errors[worst])
     support = cotangent.nonzero().squeeze(1)
     while len(support) > 1:
         left, right = support[: len(support) // 2], support[len(support) // 2 :]

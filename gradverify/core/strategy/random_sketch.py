@@ -65,8 +65,12 @@ class _Search:
     ended: bool = False  # the limit on the number of calls ended the search
 
 
-def compare_by_random_sums(measured: MeasuredProblem, settings: Settings, reconsider: Reconsider) -> Comparison:
+def compare_by_random_sums(
+    measured: MeasuredProblem, entrywise: MeasuredProblem, settings: Settings, reconsider: Reconsider
+) -> Comparison:
     """Compare random sums over all entries, and search for the wrong entries if they differ.
+
+    `entrywise` has the differences by which single entries are judged: those of float64 if the dtype is narrower.
 
     Raises EvaluationError, UnnamedError if the sums differ and no wrong entry is found or if they show nothing, and
     UnfinishedSearch if they differ when time runs out.
@@ -84,7 +88,7 @@ def compare_by_random_sums(measured: MeasuredProblem, settings: Settings, recons
             budget = min(left, max(_LEAST, left // (len(searches) - number)))
             _run(search, known_rows, budget, math.ceil(_COLUMNS / len(searches)))
         suspects = {suspect for search in searches for suspect in search.suspects}
-        found = _judged(measured, known_rows, suspects, settings, reconsider) if suspects else None
+        found = _judged(entrywise, known_rows, suspects, settings, reconsider) if suspects else None
         unnamed = [search for search in searches if not _is_explained(search, found)]
     except OutOfTime as end:
         if any(gap.differs and not gap.is_tolerable for gap in whole.gaps):
