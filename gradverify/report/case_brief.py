@@ -14,7 +14,7 @@ from gradverify.report.reproduce import always_quoted, command_lines, is_of_comm
 from gradverify.report.safe import fold, safe, shortened
 from gradverify.report.screen import Screen, narrowed
 from gradverify.report.words import badge_of, counted, heading
-from gradverify.result import PRINTED, WORST_FIRST, CaseResult, CheckResult, Finding
+from gradverify.result import PRINTED, WORST_FIRST, AgreesWith, CaseResult, CheckResult, Finding
 
 _INDENT = 2
 _CHECKS = 3  # failed checks whose finding is shown
@@ -25,6 +25,7 @@ _MESSAGE = 3  # lines of the case's own message, and of the end of what the case
 _INPUT = 2  # lines of one input of a discovery
 _ROWS = 3  # worst elements
 _TABLE = 6  # lines of their table, where an element takes more than one
+_AGREES = "torch's own derivative of the forward agrees with analytic"
 _WORST = "; worst "  # a message goes on with the worst element, which is the first row of the table
 
 
@@ -58,10 +59,17 @@ def _failed(case: CaseResult, heads: Sequence[Problem], problems: Sequence[Probl
     worst, *others = heads[:_CHECKS]
     lines = _SENTENCE if len(others) < 2 else 1
     parts = [_first(worst, _ROWS - len(others), screen), _blocks_beside(worst, problems, screen)]
+    parts += [_Part(rows=(line(" " * _INDENT, _AGREES),))] if _torch_agrees(case, worst) else []
     parts += [
         _second(each, screen) if is_second_to(case, each.check) else _other(each, lines, screen) for each in others
     ]
     return [*parts, _names(heads[_CHECKS:], screen)] if len(heads) > _CHECKS else parts
+
+
+def _torch_agrees(case: CaseResult, problem: Problem) -> bool:
+    """True if torch's own derivative agrees with backward: then the forward may be what is wrong."""
+    found = next((check.torch_derivative for check in case.checks if check.check == problem.check), None)
+    return found is not None and found.agrees_with is AgreesWith.ANALYTIC
 
 
 def _discovered(case: CaseResult, screen: Screen) -> list[_Part]:

@@ -24,7 +24,7 @@ from gradverify.report.case_detail import DetailOptions
 from gradverify.report.lines import cells, plain, to_text
 from gradverify.report.screen import Detail, Screen
 from gradverify.report.terminal import lines_after_listing, report_lines
-from gradverify.result import PRINTED, CaseResult, CheckResult, Finding, Verdict
+from gradverify.result import PRINTED, AgreesWith, CaseResult, CheckResult, Finding, TorchDerivative, Verdict
 
 
 def brief(result: CaseResult, width: int = 80) -> str:
@@ -43,6 +43,17 @@ def many_failing_checks() -> CaseResult:
         for name in names
     ]
     return failing(failing_check(findings=masked().checks[0].findings), *others)
+
+
+def test_a_backward_that_torchs_own_derivative_agrees_with() -> None:
+    """The forward may be what is wrong, so the default screen says it; that torch agrees with numeric goes without."""
+    found = {side: TorchDerivative(agrees_with=side, entries=1, difference=0.0) for side in AgreesWith}
+    shown = {side: brief(failing(replace(masked().checks[0], torch_derivative=found[side]))) for side in AgreesWith}
+    assert "    torch's own derivative of the forward agrees with analytic\n" in shown[AgreesWith.ANALYTIC]
+    assert "torch's own" not in shown[AgreesWith.NUMERIC]
+    crowded = many_failing_checks()
+    first = replace(crowded.checks[0], torch_derivative=found[AgreesWith.ANALYTIC])
+    assert brief(replace(crowded, checks=(first, *crowded.checks[1:]))).count("\n") <= 15
 
 
 def test_a_case_with_one_failing_check_shows_message_elements_cause_and_command() -> None:

@@ -27,7 +27,7 @@ function checkOf(check) {
     ...output(check.rest),
     check.cost ? el("p", { class: "aside" }, check.cost) : null,
     check.torch ? el("p", { class: check.torch_differs ? "differs" : "aside" }, check.torch) : null,
-    check.second_opinion ? el("p", {}, check.second_opinion) : null,
+    check.second_opinion ? el("p", { class: "aside" }, check.second_opinion) : null,
     ...check.findings.map((finding) => findingOf(check.name, finding))
   );
 }
