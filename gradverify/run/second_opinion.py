@@ -8,7 +8,6 @@ wrong too.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -18,9 +17,10 @@ from torch import Tensor
 from gradverify.checks import gradcheck
 from gradverify.checks.contract.nodes import custom_nodes, function_nodes
 from gradverify.checks.reference.evaluate import as_plain_code
+from gradverify.core.backward.vjps import flat_gradients
 from gradverify.core.model.coordinates import Block, blocks, flatten, unflatten
-from gradverify.core.model.deadline import OutOfTime, is_late
-from gradverify.core.model.magnitudes import TINY
+from gradverify.core.model.deadline import is_late
+from gradverify.core.model.magnitudes import TINY, identical
 from gradverify.core.model.problem import Meter, Named, Problem
 from gradverify.core.model.tape import Tape, graph_nodes, record, vjp
 from gradverify.core.tuning import SMALL_PART
@@ -34,6 +34,7 @@ from gradverify.result import (
     TorchDerivative,
     Verdict,
 )
+from gradverify.run.usage.measure import attempt
 
 _IN_CPP = "torch::autograd::CppNode"  # begins the names of nodes of Functions in C++
 
@@ -44,27 +45,22 @@ def with_second_opinion(problem: Problem, checks: Sequence[CheckResult]) -> tupl
     Unchanged if there is no such derivative, if it agrees with neither side, or past half of the time limit. Raises
     nothing but KeyboardInterrupt.
     """
-    return tuple(replace(check, torch_derivative=_opinion(problem, check)) for check in checks)
+    if is_late(problem.deadline):
+        return tuple(checks)
+    return tuple(_with_opinion(problem, check) if check.check == gradcheck.NAME else check for check in checks)
 
 
-def _opinion(problem: Problem, check: CheckResult) -> TorchDerivative | None:
+def _with_opinion(problem: Problem, check: CheckResult) -> CheckResult:
     """Compare wrong entries of the output that has the largest error. Costs a forward, and one as plain code."""
-    wrong = sorted(_wrong(check), key=lambda pair: pair[1].error, reverse=True)
-    if check.check != gradcheck.NAME or not wrong or is_late(problem.deadline):
-        return None
-    (worst, entry), *_ = wrong
+    wrong = _wrong(check)
+    if check.torch_derivative is not None or not wrong:
+        return check
+    worst, entry = max(wrong, key=lambda pair: pair[1].error)
     row = [(finding, each) for finding, each in wrong if _output(finding, each) == _output(worst, entry)]
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the forward has given its own before
-            values = _torch_row(problem, str(worst.of), entry.output_index, row)
-    except OutOfTime:
-        return None
-    except KeyboardInterrupt:
-        raise
-    except BaseException:  # of user code, which was not written for this
-        return None
-    return None if values is None else _agreement(values, [each for _, each in row])
+    values = attempt(lambda: _torch_row(problem, str(worst.of), entry.output_index, row))
+    if values is None or isinstance(values, str):
+        return check
+    return replace(check, torch_derivative=_agreement(values, [each for _, each in row]))
 
 
 def _wrong(check: CheckResult) -> list[tuple[Finding, Element]]:
@@ -109,24 +105,21 @@ def _torch_row(problem: Problem, of: str, index: Index, row: Sequence[tuple[Find
     if tape is None or not _is_torchs_own(tape) or not _same_outputs(own, tape):
         return None
     weights = torch.zeros_like(flatten(output.tensor for output in tape.outputs))
-    weights[_place(blocks(tape.outputs), of, index)] = 1.0
+    _entries(weights, blocks(tape.outputs), of)[index] = 1.0
     with torch.no_grad():
         grads = vjp(plain, tape, unflatten(weights, [output.tensor for output in tape.outputs]))
     primals = blocks(Named(name=primal.name, tensor=primal.tensor) for primal in problem.primals)
     used = {block.name for block in primals if grads[block.tensor] is not None}
     if any(finding.wrt not in used for finding, _ in row):
         return None
-    flat = flatten(
-        torch.zeros_like(leaf) if grad is None else grad for grad, leaf in zip(grads, tape.leaves, strict=True)
-    )
-    return [float(flat[_place(primals, str(finding.wrt), element.input_index)]) for finding, element in row]
+    flat = flat_gradients(plain, grads)
+    return [float(_entries(flat, primals, str(finding.wrt))[element.input_index]) for finding, element in row]
 
 
-def _place(parts: Sequence[Block], name: str, index: Index) -> int:
-    """Return the coordinate of an entry of the block with this name."""
+def _entries(flat: Tensor, parts: Sequence[Block], name: str) -> Tensor:
+    """Return the view of a vector of coordinates that has the shape of the block with this name."""
     block = next(part for part in parts if part.name == name)
-    places: Tensor = torch.arange(block.start, block.stop, block.step).reshape(block.shape)
-    return int(places[index])
+    return flat[block.coordinates].view(block.shape)
 
 
 def _is_torchs_own(tape: Tape) -> bool:
@@ -141,7 +134,5 @@ def _is_torchs_own(tape: Tape) -> bool:
 
 def _same_outputs(own: Tape, plain: Tape) -> bool:
     """True if both forwards return the same numbers, a NaN for a NaN."""
-    if own.shapes != plain.shapes:
-        return False
     one, other = (flatten(output.tensor for output in tape.outputs) for tape in (own, plain))
-    return bool(((one == other) | (one.isnan() & other.isnan())).all())
+    return own.shapes == plain.shapes and identical(one, other)

@@ -68,7 +68,7 @@ def backward_of(problem: Problem, tape: Tape, seed: int) -> Backward:
         tape=tape,
         missing=tuple(grad is None for grad in grads),
         overwrites=[tensor._version for tensor in cotangents] != versions,
-        known_vjp=(cotangent, _flat(problem, grads)),
+        known_vjp=(cotangent, flat_gradients(problem, grads)),
         graph=Graph(reuse=Reuse.FRESH if problem.fresh_graphs else None),
     )
 
@@ -79,7 +79,7 @@ def row(backward: Backward, cotangent: Tensor) -> Tensor:
     if found is not None:
         return found
     tape = record(backward.problem)
-    return _flat(backward.problem, _pull_back(backward.problem, tape, _per_output(tape, cotangent)))
+    return flat_gradients(backward.problem, _pull_back(backward.problem, tape, _per_output(tape, cotangent)))
 
 
 def is_reusable(backward: Backward) -> bool:
@@ -107,7 +107,7 @@ def vjp_on_recorded_graph(backward: Backward, cotangent: Tensor) -> Tensor | Non
     if backward.graph.reuse in (Reuse.FRESH, Reuse.WORN) or not is_intact(backward.tape):
         return None
     try:
-        return _flat(
+        return flat_gradients(
             backward.problem, _pull_back(backward.problem, backward.tape, _per_output(backward.tape, cotangent))
         )
     except Rejected:
@@ -135,6 +135,14 @@ def outputs_in(tape: Tape) -> int:
     return sum(shape.numel() * (2 if output.tensor.is_complex() else 1) for output, shape in outputs)
 
 
+def flat_gradients(problem: Problem, grads: Sequence[Tensor | None]) -> Tensor:
+    """Return the result of a vjp as coordinates of the primals, (n,), zeros for None."""
+    return flatten(
+        torch.zeros_like(primal.tensor) if grad is None else _as_primal(grad, primal.tensor)
+        for grad, primal in zip(grads, problem.primals, strict=True)
+    ).clone()  # copied, since backward may return the same buffer at every call
+
+
 def _repeats(backward: Backward) -> bool:
     """Return True if the recorded graph reproduces its first vjp, to 1e-12 relative in each entry."""
     cotangent, expected = backward.known_vjp
@@ -158,13 +166,6 @@ def _per_output(tape: Tape, cotangent: Tensor) -> tuple[Tensor, ...]:
 def _pull_back(problem: Problem, tape: Tape, cotangents: Sequence[Tensor]) -> tuple[Tensor | None, ...]:
     outputs = [output.tensor for output in tape.outputs]
     return vjp_of(problem, tape.leaves, outputs, cotangents, differentiable=False)
-
-
-def _flat(problem: Problem, grads: Sequence[Tensor | None]) -> Tensor:
-    return flatten(
-        torch.zeros_like(primal.tensor) if grad is None else _as_primal(grad, primal.tensor)
-        for grad, primal in zip(grads, problem.primals, strict=True)
-    ).clone()  # copied, since backward may return the same buffer at every call
 
 
 def _as_primal(grad: Tensor, primal: Tensor) -> Tensor:

@@ -71,7 +71,6 @@ def compare_by_random_sums(
     """Compare random sums over all entries, and search for the wrong entries if they differ.
 
     `entrywise` has the differences by which single entries are judged: those of float64 if the dtype is narrower.
-
     Raises EvaluationError, UnnamedError if the sums differ and no wrong entry is found or if they show nothing, and
     UnfinishedSearch if they differ when time runs out.
     """

@@ -31,10 +31,10 @@ def measure(problem: Problem) -> Measured:
     compared_with = ComparedWith.PLAIN_TORCH if problem.reference is None else ComparedWith.REFERENCE
     if not problem.primals or is_late(problem.deadline):
         return Measured(compared_with=compared_with, missing=_LATE if problem.primals else _NOTHING)
-    own = _attempt(lambda: memory_of(function_side(problem)))
+    own = attempt(lambda: memory_of(function_side(problem)))
     if isinstance(own, str):
         return Measured(compared_with=compared_with, missing=own)
-    other = _attempt(lambda: memory_of(other_side(problem)))
+    other = attempt(lambda: memory_of(other_side(problem)))
     if problem.reference is None and isinstance(other, MemoryUse) and not _has_gradients_of(other, own):
         other = _HIDDEN
     if isinstance(other, str):
@@ -51,7 +51,7 @@ def with_times(measured: Measured, problem: Problem) -> Measured:
     if own is None:
         return measured
     sides = (function_side,) if other is None else (function_side, other_side)
-    found = _attempt(lambda: times_of([make(problem) for make in sides]))
+    found = attempt(lambda: times_of([make(problem) for make in sides]))
     if isinstance(found, str):
         return measured
     return replace(measured, function=_timed(own, found[0]), other=None if other is None else _timed(other, found[-1]))
@@ -66,7 +66,7 @@ def _has_gradients_of(plain: MemoryUse, own: MemoryUse) -> bool:
     return plain.without_gradient <= own.without_gradient
 
 
-def _attempt(run: Callable[[], T]) -> T | str:
+def attempt(run: Callable[[], T]) -> T | str:
     """Return the result, or why there is none. Warnings of user code have been given during the checks."""
     try:
         with warnings.catch_warnings():
