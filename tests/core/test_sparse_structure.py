@@ -64,6 +64,13 @@ def test_single_entries_are_compared_after_random_sums_agree(rows: int) -> None:
     assert wrong_places(wrong) == {("x", (5, 3))}
 
 
+def test_float32_entries_after_sums_agree_are_compared_in_float64() -> None:
+    x, weight = normal(1, 1, 60, 60, dtype=torch.float32), normal(1, 1, 11, 11, seed=1, dtype=torch.float32).detach()
+    result = gradcheck(lambda x, weight: functional.conv2d(x.sin(), weight, padding=5), x, weight)
+    assert (result.verdict, result.method) == (Verdict.PASS, Method.STRUCTURED)
+    assert result.max_error_bar < 1e-6
+
+
 def test_no_comparison_by_structure_after_sums_differ() -> None:
     result = gradcheck(with_changed_gradient(_by_column, lambda right: 1.0001 * right), normal(200, 32))
     assert (result.verdict, result.method) == (Verdict.FAIL, Method.PROBED)
