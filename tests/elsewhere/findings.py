@@ -42,8 +42,8 @@ def main() -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     found = {
-        "gradcheck": _said("gradcheck", ZOO[::3]),
-        "gradgradcheck": _said("gradgradcheck", ZOO[::30]),
+        "gradcheck": _said("gradcheck", ZOO[1::5]),
+        "gradgradcheck": _said("gradgradcheck", ZOO[7::30]),
         "contract": _said("contract", ZOO[::8]),
         "wrong": _said("gradcheck", [wrong.specimen for wrong in WRONG]),
         "waits": {name: [_waited(name, size) for size in sizes] for name, (_, _, sizes) in WORKS.items()},
