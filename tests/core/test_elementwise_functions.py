@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gradverify.case import Tolerances
 from gradverify.checks.registry import run_check
-from gradverify.result import Verdict
+from gradverify.result import Method, Verdict
 from tests.core.support import (
     ALONE,
     away_from_zero,
@@ -224,3 +224,12 @@ def test_graph_that_serves_one_vjp_is_recorded_again(size: int, mechanism: str) 
     result = gradcheck(OneBackward.apply, away_from_zero(size))
     assert result.verdict is Verdict.PASS
     assert result.evaluations.forward > gradcheck(torch.sin, away_from_zero(size)).evaluations.forward
+
+
+@pytest.mark.parametrize("size", [600, 3000])
+def test_wrong_gradient_at_many_kinks_is_judged_entry_by_entry(size: int) -> None:
+    x = normal(size).detach().round().clamp(0, 2).requires_grad_()
+    result = gradcheck(with_backward(lambda x: x.clamp(0, 1), lambda grad, x: 2 * grad * ((x >= 0) & (x <= 1))), x)
+    assert (result.verdict, result.method) == (Verdict.FAIL, Method.STRUCTURED)
+    assert result.mismatched == int(((x == 0) | (x == 1)).sum())
+    assert result.evaluations.backward == 2

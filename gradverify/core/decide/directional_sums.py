@@ -61,7 +61,7 @@ def confirmed_along_line(
 
 def are_smooth(judged: Judged) -> Tensor:
     """Mask of outputs whose entries are all smooth, so that J·v can be summed from them; (m,)."""
-    return ((judged.code == Code.MATCH) | (judged.code == Code.MISMATCH)).all(dim=0)
+    return (((judged.code == Code.MATCH) | (judged.code == Code.MISMATCH)) & ~judged.bent).all(dim=0)
 
 
 def _moving(context: JudgingContext, chosen: Tensor, direction: Tensor) -> Tensor:
