@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, islice
 
 import torch
 from torch import Tensor
@@ -21,6 +21,7 @@ from gradverify.evidence import WrongBlock
 ZERO_LINE = -1  # in place of the index of a row or column that is zero
 _SHORT = 2  # entries: a roll of so short a dimension exchanges them, which is reported as reversed
 _LONGEST_ROLL = 64  # places
+_AT_ONCE = 64  # arrangements that are compared together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,13 +34,17 @@ class Arrangement:
     distance: int = 0  # distance in places that the tensor is rolled or shifted by
 
 
-def share_of_arrangement(entries: BlockEntries, arrangement: Arrangement) -> float | None:
-    """Return the share of the squared error that a rearrangement explains, None if below MIN_SHARE.
+def plausible(entries: BlockEntries, candidates: Iterator[Arrangement]) -> Iterator[Arrangement]:
+    """Yield the arrangements that sampled wrong entries fit and few sampled right entries contradict."""
+    while batch := list(islice(candidates, _AT_ONCE)):
+        expected = torch.stack([_expected(entries, each, entries.sampled_wrong.places) for each in batch])
+        for number in fits_sampled_wrong(entries, expected).nonzero().flatten().tolist():
+            if not contradicts_sampled_right(entries, _expected(entries, batch[number], entries.sampled_right)):
+                yield batch[number]
 
-    A sample of entries is compared first, which rejects most rearrangements at little cost.
-    """
-    if not _plausible(entries, arrangement):
-        return None
+
+def share_of_arrangement(entries: BlockEntries, arrangement: Arrangement) -> float | None:
+    """Return the share of the squared error that a rearrangement explains, None if below MIN_SHARE."""
     predicted = _reordered(_reordered(entries.numeric, arrangement.rows, 0), arrangement.columns, 1)
     return explained_share(entries, predicted)
 
@@ -126,20 +131,13 @@ def _distances(size: int) -> Iterator[int]:
             yield -by
 
 
-def _plausible(entries: BlockEntries, arrangement: Arrangement) -> bool:
-    """True if sampled wrong entries fit the arrangement and few sampled right entries contradict it."""
-    return fits_sampled_wrong(
-        entries, _expected(entries, arrangement, entries.sampled_wrong)
-    ) and not contradicts_sampled_right(entries, _expected(entries, arrangement, entries.sampled_right))
-
-
 def _expected(entries: BlockEntries, arrangement: Arrangement, places: tuple[Tensor, Tensor]) -> Tensor:
     """Return the values that the arrangement predicts at some entries, (k,); `places` are their rows and columns."""
     rows, columns = (
         each if order is None else order[each]
         for order, each in zip((arrangement.rows, arrangement.columns), places, strict=True)
     )
-    found = entries.numeric[rows.clamp(min=0), columns.clamp(min=0)]
+    found = entries.numeric[rows, columns]  # for ZERO_LINE, which is -1, the last one
     return found.masked_fill((rows == ZERO_LINE) | (columns == ZERO_LINE), 0.0)
 
 

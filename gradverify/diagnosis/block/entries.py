@@ -31,6 +31,16 @@ _SUMS = 1e-13  # of the largest entry in the row, or column: rounding that sums 
 _PART = 200_000  # entries processed together: with larger temporaries memory traffic dominates
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrongSample:
+    """A sample of the wrong entries, each field (k,)."""
+
+    places: tuple[Tensor, Tensor]  # rows and columns
+    claimed: Tensor
+    error: Tensor
+    slack: Tensor
+
+
 def _no_test(axis: Axis, wrong: Tensor, region: Region, marks: MarkEntries | None = None) -> None:
     """Return None: no test is available."""
     del axis, wrong, region, marks
@@ -46,7 +56,7 @@ class BlockEntries:
     zero: Tensor  # (m, n) bool: `numeric` is zero within its error bar, or the entry is left out
     left_out: Tensor  # (m, n) bool: not finite, or neither wrong nor within the tolerance
     slack: Tensor  # (m, n) error bars plus rounding; for right entries also the relative tolerance
-    sampled_wrong: tuple[Tensor, Tensor]  # rows and columns of a sample of the wrong entries
+    sampled_wrong: WrongSample
     sampled_right: tuple[Tensor, Tensor]  # rows and columns of a sample of the right nonzero entries
     right_per_sample_and_wrong: float  # right nonzero entries per sampled one, divided by the number of wrong entries
     tolerated_share: float  # share of right nonzero entries whose error exceeds error bars and rounding
@@ -94,7 +104,7 @@ def block_entries(
     errors = torch.cat([(claimed[part] - numeric[part])[wrong[part]] for part in parts])
     largest = float(errors.abs().max())
     right_nonzero = ~(wrong | zero)
-    right = _sample(right_nonzero)
+    right, at = _sample(right_nonzero), _sample(wrong)
     return BlockEntries(
         claimed=claimed,
         numeric=numeric,
@@ -102,7 +112,9 @@ def block_entries(
         zero=zero,
         left_out=left_out,
         slack=slack,
-        sampled_wrong=_sample(wrong),
+        sampled_wrong=WrongSample(
+            places=at, claimed=claimed[at], error=(claimed[at] - numeric[at]).abs(), slack=slack[at]
+        ),
         sampled_right=right,
         right_per_sample_and_wrong=int(right_nonzero.sum()) / max(1, len(right[0])) / int(wrong.sum()),
         tolerated_share=tolerated / max(1, int(right_nonzero.sum())),
@@ -119,7 +131,7 @@ def explained_share(entries: BlockEntries, predicted: Tensor, scale: float = 1.0
     if it misses more than a tenth of the affected entries (one large entry is no evidence for the others), or if more
     than a hundredth of them are right nonzero entries.
     """
-    if not fits_sampled_wrong(entries, predicted[entries.sampled_wrong], scale):
+    if not bool(fits_sampled_wrong(entries, predicted[entries.sampled_wrong.places], scale)):
         return None
     reproduced = affected = spoilt = 0
     squared = 0.0
@@ -140,13 +152,12 @@ def explained_share(entries: BlockEntries, predicted: Tensor, scale: float = 1.0
     return share if fits and share >= MIN_SHARE else None
 
 
-def fits_sampled_wrong(entries: BlockEntries, predicted: Tensor, scale: float = 1.0) -> bool:
-    """True if `predicted` (k,) reproduces most of the sampled wrong entries, at which it is given."""
-    claimed, at = entries.claimed[entries.sampled_wrong], entries.sampled_wrong
-    error = (claimed - entries.numeric[at]).abs()
-    slack = torch.minimum(max(scale, 1.0) * entries.slack[at], _CAP * error)
-    near = (claimed - predicted).abs() <= slack + _permitted(error, claimed, predicted)
-    return int(near.sum()) >= _RESEMBLES * len(near)
+def fits_sampled_wrong(entries: BlockEntries, predicted: Tensor, scale: float = 1.0) -> Tensor:
+    """True where `predicted` (..., k) reproduces most of the k sampled wrong entries; bool, (...)."""
+    sample = entries.sampled_wrong
+    slack = torch.minimum(max(scale, 1.0) * sample.slack, _CAP * sample.error)
+    near = (sample.claimed - predicted).abs() <= slack + _permitted(sample.error, sample.claimed, predicted)
+    return near.sum(dim=-1) >= _RESEMBLES * len(sample.claimed)
 
 
 def contradicts_sampled_right(entries: BlockEntries, predicted: Tensor) -> bool:
@@ -180,8 +191,8 @@ def ratio_of(entries: BlockEntries, inside: Tensor) -> Ratio | None:
 
     Only the half with the smallest error bars counts. Returns None if no sampled entry inside is nonzero.
     """
-    chosen = inside[entries.sampled_wrong] & ~entries.zero[entries.sampled_wrong]
-    rows, columns = (indices[chosen] for indices in entries.sampled_wrong)
+    chosen = inside[entries.sampled_wrong.places] & ~entries.zero[entries.sampled_wrong.places]
+    rows, columns = (indices[chosen] for indices in entries.sampled_wrong.places)
     if not len(rows):
         return None
     numeric = entries.numeric[rows, columns]

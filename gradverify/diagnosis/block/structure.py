@@ -53,7 +53,7 @@ def axis_masks(entries: BlockEntries, axis: Axis) -> AxisMasks:
 
 def _would_show(entries: BlockEntries) -> Tensor:
     """Mask (m, n) of entries in which the typical relative error of wrong entries would exceed the slack."""
-    claimed, numeric = entries.claimed[entries.sampled_wrong], entries.numeric[entries.sampled_wrong]
+    claimed, numeric = entries.sampled_wrong.claimed, entries.numeric[entries.sampled_wrong.places]
     typical = float(((claimed - numeric).abs() / torch.maximum(claimed.abs(), numeric.abs())).median())
     size = torch.maximum(entries.claimed.abs(), entries.numeric.abs())
     return entries.wrong | (entries.slack <= typical * size)

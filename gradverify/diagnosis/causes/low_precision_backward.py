@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import torch
 from torch import Tensor
 
@@ -24,13 +22,16 @@ _MAX_ERROR = 0.1  # relative error: a larger one has another cause, whatever the
 
 def low_precision_backward(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
     """Detect vjps that are exact in a narrower dtype, with an error of the size of its rounding."""
-    generator = torch.Generator().manual_seed(0)
+    generator, vjps = torch.Generator().manual_seed(0), []
     output_mask = torch.zeros(max(block.stop for block in evidence.outputs), dtype=torch.float64)
     output_mask[evidence.of.coordinates] = 1.0
-    try:
-        vjps = [row(evidence.backward, random_magnitudes(output_mask, generator)) for _ in range(_COTANGENTS)]
-    except EvaluationError:
-        return None
+    for _ in range(_COTANGENTS):
+        try:
+            vjps.append(row(evidence.backward, random_magnitudes(output_mask, generator)))
+        except EvaluationError:
+            return None
+        if not _exact_dtypes(evidence.backward, _numbers(evidence, vjps[-1])):
+            return None
     error = (seen.claimed - seen.numeric).masked_fill(~seen.wrong, 0.0)
     norm = torch.linalg.vector_norm(seen.numeric)
     return in_lower_precision(evidence, torch.stack(vjps), float(torch.linalg.vector_norm(error) / norm))
@@ -38,20 +39,25 @@ def low_precision_backward(evidence: Evidence, seen: BlockEntries) -> Diagnosis 
 
 def in_lower_precision(site: WrongBlock, answers: Tensor, error: float) -> Diagnosis | None:
     """Return the diagnosis of vjps (K, n) that a narrower dtype holds exactly, or None; `error` is relative."""
-    numbers = torch.unique(answers[:, site.wrt.coordinates].abs())
-    numbers = numbers[numbers > 0]
-    for dtype in _narrower(site.backward):
+    numbers = _numbers(site, answers)
+    for dtype in _exact_dtypes(site.backward, numbers) if len(numbers) >= _MIN_NUMBERS else ():
         name, eps = str(dtype).removeprefix("torch."), torch.finfo(dtype).eps
-        exact = len(numbers) >= _MIN_NUMBERS and torch.equal(numbers.to(dtype).to(numbers.dtype), numbers)
-        if exact and error <= min(_MAX_ERROR, _MAX_ROUNDINGS * eps):
+        if error <= min(_MAX_ERROR, _MAX_ROUNDINGS * eps):
             text = f"all {len(numbers)} different numbers that backward returned to random cotangents are exactly"
             text += f" {name} numbers, and the error is {rounded_up(error)} of the derivative: backward computes in"
             return Diagnosis(cause=LOW_PRECISION, explanation=f"{text} {name}, or rounds to it", share=1.0)
     return None
 
 
-def _narrower(backward: Backward) -> Iterable[torch.dtype]:
-    """Return the dtypes with a larger eps than all inputs and outputs, coarsest first."""
+def _numbers(site: WrongBlock, answers: Tensor) -> Tensor:
+    """Return the magnitudes that occur in vjps (..., n) by the block's input, without zero; (k,)."""
+    numbers: Tensor = torch.unique(answers[..., site.wrt.coordinates].abs())
+    return numbers[numbers > 0]
+
+
+def _exact_dtypes(backward: Backward, numbers: Tensor) -> list[torch.dtype]:
+    """Return the dtypes with a larger eps than all inputs and outputs that hold all numbers exactly, coarsest first."""
     tensors = [primal.tensor for primal in backward.problem.primals] + [each.tensor for each in backward.tape.outputs]
     eps = max(torch.finfo(tensor.dtype).eps for tensor in tensors if tensor.is_floating_point() or tensor.is_complex())
-    return (dtype for dtype in _DTYPES if torch.finfo(dtype).eps > eps)
+    narrower = (dtype for dtype in _DTYPES if torch.finfo(dtype).eps > eps)
+    return [dtype for dtype in narrower if torch.equal(numbers.to(dtype).to(numbers.dtype), numbers)]

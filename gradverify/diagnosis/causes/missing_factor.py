@@ -159,7 +159,8 @@ def _is_product_with(seen: BlockEntries, first: AxisTensor, others: Sequence[Axi
     """
     quotient = seen.claimed / first.broadcast
     return any(
-        _are_equal(rest[seen.sampled_wrong]) for rest in (quotient, *(quotient / other.broadcast for other in others))
+        _are_equal(rest[seen.sampled_wrong.places])
+        for rest in (quotient, *(quotient / other.broadcast for other in others))
     )
 
 

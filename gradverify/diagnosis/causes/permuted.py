@@ -10,6 +10,7 @@ from torch import Tensor
 from gradverify.diagnosis.block.arrangement import (
     ZERO_LINE,
     Arrangement,
+    plausible,
     rolls,
     share_of_arrangement,
     shifts,
@@ -77,7 +78,7 @@ def _lines_with_entries(entries: Tensor, axis: int) -> int:
 
 
 def _first_match(cause: str, seen: BlockEntries, candidates: Iterator[Arrangement]) -> Diagnosis | None:
-    for arrangement in candidates:
+    for arrangement in plausible(seen, candidates):
         share = share_of_arrangement(seen, arrangement)
         if share is not None:
             return Diagnosis(cause=cause, explanation=f"{arrangement.text}{share_text(share)}", share=share)
