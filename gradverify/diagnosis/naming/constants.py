@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 _LARGEST = 10  # numerator, denominator and radicand
 _TRANSCENDENTAL = (
@@ -41,7 +42,8 @@ def known_constant(value: float, accuracy: float, sizes: Iterable[int]) -> Const
     """
     size = abs(value)
     allowed = min(max(accuracy, _LEAST) * size, _OF_DISTANCE * abs(size - 1.0))
-    return next((known for known in _constants(sizes) if abs(known.value - size) <= allowed), None)
+    constants = _constants(tuple(sorted({size for size in sizes if size > _LARGEST})))
+    return next((known for known in constants if abs(known.value - size) <= allowed), None)
 
 
 def short_number(value: float, accuracy: float) -> Constant | None:
@@ -65,13 +67,18 @@ def number_text(value: float) -> str:
     return short if abs(float(short) - value) <= 1e-3 * distance else f"{value:.12g}"
 
 
-def _constants(sizes: Iterable[int]) -> Iterator[Constant]:
+@lru_cache(maxsize=64)
+def _constants(large: tuple[int, ...]) -> tuple[Constant, ...]:
+    """Return the known constants, with the sizes above _LARGEST: simpler ones first."""
+    return tuple(_in_order(large))
+
+
+def _in_order(large: tuple[int, ...]) -> Iterator[Constant]:
     """Yield the known constants: rationals by numerator plus denominator, then sizes, roots and the others."""
     for total in range(3, 2 * _LARGEST + 1):
         for denominator in range(1, total):
             if math.gcd(denominator, total - denominator) == 1 and max(denominator, total - denominator) <= _LARGEST:
                 yield _rational(Fraction(total - denominator, denominator))
-    large = sorted({size for size in sizes if size > _LARGEST})
     for size in large:
         yield from (_rational(Fraction(size)), _rational(Fraction(1, size)))
     for size in (*range(2, _LARGEST + 1), *large):
