@@ -60,7 +60,8 @@ def _examined(trial: ExcuseContext, judged: Judged, selected: Tensor, factor: fl
     Returns the verdicts and the mask of outputs with a kink, (m,).
     """
     context, chosen = trial.context, trial.chosen
-    wrong = selected & (judged.code == Code.MISMATCH)
+    has_several_inputs = (context.column_groups.column_of >= 0).sum(dim=0) > 1
+    wrong = selected & (judged.code == Code.MISMATCH) & has_several_inputs
     # A kink that an axis shows may join more pieces than its two, as for differences of sorted inputs.
     large = judged.error > _NOT_ADDITIVE * context.claimed.abs().amax(dim=0)
     accused = wrong & (~judged.kinked | judged.bent & large)
