@@ -145,5 +145,5 @@ def _reordered(matrix: Tensor, order: Tensor | None, dim: int) -> Tensor:
     """Return the matrix with its rows (dim 0) or columns (dim 1) in this order, and zeros where it is ZERO_LINE."""
     if order is None:
         return matrix
-    reordered = matrix.index_select(dim, order.clamp(min=0))
-    return reordered.masked_fill((order == ZERO_LINE).unsqueeze(1 - dim), 0.0)
+    reordered, empty = matrix.index_select(dim, order.clamp(min=0)), order == ZERO_LINE
+    return reordered.masked_fill(empty.unsqueeze(1 - dim), 0.0) if bool(empty.any()) else reordered

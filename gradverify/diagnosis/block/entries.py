@@ -20,6 +20,7 @@ from gradverify.evidence import Evidence
 MIN_SHARE = 0.99  # share of the squared error that a pattern has to explain
 _REPRODUCED = 0.9  # share of the affected entries that a pattern has to reproduce one by one
 _SPOILT = 0.01  # share of the affected entries that may be right, nonzero and contradicted by the pattern
+_SPOILT_IN_SAMPLE = 10 * _SPOILT  # of the wrong and the nonzero entries: the same, by an estimate from a sample
 _RESEMBLES = 0.8  # share of the sampled wrong entries that a pattern has to reproduce
 _CLOSE = 1e-3  # of an entry's error, and of its size: largest residual of a pattern beyond the slack
 _CAP = 0.1  # of an entry's error: largest part attributed to measurement and rounding
@@ -58,7 +59,7 @@ class BlockEntries:
     slack: Tensor  # (m, n) error bars plus rounding; for right entries also the relative tolerance
     sampled_wrong: WrongSample
     sampled_right: tuple[Tensor, Tensor]  # rows and columns of a sample of the right nonzero entries
-    right_per_sample_and_wrong: float  # right nonzero entries per sampled one, divided by the number of wrong entries
+    share_of_sampled_right: float  # share of the wrong and the nonzero entries that a sampled right one stands for
     tolerated_share: float  # share of right nonzero entries whose error exceeds error bars and rounding
     largest_error: float  # largest error of a wrong entry; squares are taken relative to it to avoid underflow
     squared_error: float  # sum over the wrong entries of (error / largest)²
@@ -116,7 +117,7 @@ def block_entries(
             places=at, claimed=claimed[at], error=(claimed[at] - numeric[at]).abs(), slack=slack[at]
         ),
         sampled_right=right,
-        right_per_sample_and_wrong=int(right_nonzero.sum()) / max(1, len(right[0])) / int(wrong.sum()),
+        share_of_sampled_right=int(right_nonzero.sum()) / max(1, len(right[0])) / int((wrong | ~zero).sum()),
         tolerated_share=tolerated / max(1, int(right_nonzero.sum())),
         largest_error=largest,
         squared_error=float(torch.linalg.vector_norm(errors.div_(largest))) ** 2,
@@ -161,12 +162,13 @@ def fits_sampled_wrong(entries: BlockEntries, predicted: Tensor, scale: float = 
 
 
 def contradicts_sampled_right(entries: BlockEntries, predicted: Tensor) -> bool:
-    """True if a pattern contradicts more right entries than there are wrong ones, by an estimate.
+    """True if a pattern contradicts far more right entries than may be spoilt, by an estimate.
 
-    `predicted` (k,) are its values at the sampled right entries.
+    `predicted` (k,) are its values at the sampled right entries. A pattern that has as many nonzero entries as there
+    are affects at most the wrong ones and twice the nonzero ones.
     """
     off = (entries.claimed[entries.sampled_right] - predicted).abs() > entries.slack[entries.sampled_right]
-    return int(off.sum()) * entries.right_per_sample_and_wrong > 1.0
+    return int(off.sum()) * entries.share_of_sampled_right > _SPOILT_IN_SAMPLE
 
 
 def contradicts_right(entries: BlockEntries, predicted: Tensor, scale: float = 1.0) -> bool:
