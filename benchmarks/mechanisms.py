@@ -129,7 +129,7 @@ MECHANISMS: tuple[Mechanism, ...] = (
     _other("propagated nan", "decide.columns", "_with_propagated_nan", _argument(2)),
     _other("finer steps", "decide.ladder", "_by_finer_steps", _argument(3)),
     _other("constant between jumps", "decide.ladder", "_on_level_ground", _argument(3)),
-    _other("rows at a tie", "decide.misfit", "suspects", lambda near, kinked, generator: iter(())),
+    _other("rows at a tie", "decide.subgradients", "_suspects", lambda near, kinked, generator: iter(())),
 )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from benchmarks.planting import claimed_jacobian, planted
 from benchmarks.record import Row, Standing, judged_row
 from benchmarks.subject import Subject, result_of
 from gradverify.case import Tolerances
-from gradverify.core.decide.tolerance import relative_tolerance
+from gradverify.core.decide.compare import relative_tolerance
 from gradverify.core.model.coordinates import Block
 from gradverify.core.model.problem import Problem, call, fresh
 from gradverify.result import CheckResult, ElementVerdict, Verdict

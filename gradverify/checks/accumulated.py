@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gradverify.checks.failures import inconclusive, skipped
-from gradverify.core.model.deadline import OutOfTime
+from gradverify.core.model.limits import OutOfTime
 from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import Tape, record, vjp
 from gradverify.errors import EvaluationError

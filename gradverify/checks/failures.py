@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
-from gradverify.core.model.deadline import OutOfTime
+from gradverify.core.model.limits import OutOfTime
 from gradverify.core.model.problem import Named, Primal, Problem
 from gradverify.core.model.tape import Rejected
 from gradverify.core.model.tensor_kinds import why_unreadable

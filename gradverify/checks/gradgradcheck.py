@@ -28,10 +28,9 @@ from gradverify.core.forward.length_scales import scales
 from gradverify.core.forward.noise import measure
 from gradverify.core.forward.repeatable import Repeatable, made_repeatable
 from gradverify.core.forward.sampler import Sampler, sampler
-from gradverify.core.model.deadline import keeping
+from gradverify.core.model.limits import keeping
 from gradverify.core.model.problem import Problem
-from gradverify.core.model.second_order import once_differentiable, vjp_problem
-from gradverify.core.model.tape import Rejected, record
+from gradverify.core.model.tape import Rejected, once_differentiable, record, vjp_problem
 from gradverify.errors import EvaluationError
 from gradverify.evidence import Diagnose, undiagnosed
 from gradverify.result import CheckResult, Verdict

@@ -14,9 +14,8 @@ from gradverify.checks.contract import check as contract
 from gradverify.checks.failures import failed_call, inconclusive, not_dense, skipped, timed_out
 from gradverify.checks.parity import check as parity
 from gradverify.checks.reference import check as reference
-from gradverify.core.model.deadline import OutOfTime
 from gradverify.core.model.generators import seed_everywhere
-from gradverify.core.model.memory import keep_freed_memory
+from gradverify.core.model.limits import OutOfTime, keep_freed_memory
 from gradverify.core.model.problem import Meter, Problem
 from gradverify.errors import EvaluationError
 from gradverify.evidence import Diagnose, undiagnosed

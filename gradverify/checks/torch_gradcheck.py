@@ -14,7 +14,7 @@ from torch.autograd.gradcheck import GradcheckError
 from gradverify.case import Settings, TorchGradcheck
 from gradverify.checks.failures import first_line
 from gradverify.core.model.coordinates import coordinates_in
-from gradverify.core.model.deadline import OutOfTime
+from gradverify.core.model.limits import OutOfTime
 from gradverify.core.model.problem import Meter, Problem, call, fresh
 from gradverify.core.model.tape import Tape, call_on_leaves
 from gradverify.errors import EvaluationError

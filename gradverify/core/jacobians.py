@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 
 from gradverify.case import Settings
 from gradverify.core.backward.vjps import Backward
+from gradverify.core.decide.compare import relative_tolerance
 from gradverify.core.decide.comparison import KEPT, Comparison, is_accepted
 from gradverify.core.decide.context import MeasuredProblem, Reconsider, measure_problem
-from gradverify.core.decide.tolerance import relative_tolerance
 from gradverify.core.forward.repeatable import Repeatable, as_rounded, in_double
 from gradverify.core.forward.sampler import Sampler
-from gradverify.core.model.deadline import OutOfTime
+from gradverify.core.model.limits import OutOfTime
 from gradverify.core.strategy.columnwise import (
     compare_after_sums,
     compare_by_structure,

@@ -12,8 +12,7 @@ from gradverify.checks import gradcheck, gradgradcheck
 from gradverify.checks.failures import first_line
 from gradverify.checks.reference import check as reference
 from gradverify.core.model.problem import Problem
-from gradverify.core.model.second_order import vjp_problem
-from gradverify.core.model.tape import record
+from gradverify.core.model.tape import record, vjp_problem
 from gradverify.errors import EvaluationError
 from gradverify.exploration.change import Base
 from gradverify.exploration.judge import Judged, Outcome, judge

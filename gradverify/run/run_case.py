@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from gradverify.case import Absence, Case, Literal, Trying
-from gradverify.core.model.deadline import Deadline
+from gradverify.core.model.limits import Deadline
 from gradverify.core.model.problem import Problem
 from gradverify.errors import InputError, what_is_lacking
 from gradverify.problem import ran_out_of_time

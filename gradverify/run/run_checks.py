@@ -8,7 +8,7 @@ from dataclasses import replace
 from gradverify.case import Case, Settings, Tolerances
 from gradverify.checks import gradcheck, gradgradcheck
 from gradverify.checks.registry import run_check
-from gradverify.core.model.deadline import Deadline, seconds_left
+from gradverify.core.model.limits import Deadline, seconds_left
 from gradverify.core.model.problem import Problem
 from gradverify.diagnosis.diagnose import diagnose
 from gradverify.problem import ran_out_of_time

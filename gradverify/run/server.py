@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 
-from gradverify.core.model.memory import keep_freed_memory
+from gradverify.core.model.limits import keep_freed_memory
 from gradverify.run.descendants import adopt_orphans, children, end_with_parent
 from gradverify.run.server_protocol import DIED, FORK, FORKED, NEWS, ORDER, PREPARE, READY
 from gradverify.run.worker import serve

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from gradverify.checks.registry import run_check
-from gradverify.core.model import deadline
-from gradverify.core.model.deadline import Deadline
+from gradverify.core.model import limits
+from gradverify.core.model.limits import Deadline
 from gradverify.diagnosis.diagnose import diagnose
 from gradverify.result import CheckResult, Verdict
 from gradverify.run.run_checks import run_checks, share
@@ -50,7 +50,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     found = Clock()
-    monkeypatch.setattr(deadline, "time", SimpleNamespace(monotonic=found.monotonic))
+    monkeypatch.setattr(limits, "time", SimpleNamespace(monotonic=found.monotonic))
     return found
 
 

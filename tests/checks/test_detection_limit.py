@@ -14,7 +14,7 @@ from torch.autograd import Function
 
 from gradverify.case import Settings, Tolerances
 from gradverify.checks.registry import run_check
-from gradverify.core.decide.tolerance import relative_tolerance
+from gradverify.core.decide.compare import relative_tolerance
 from gradverify.result import CheckResult, Verdict
 from tests.core.support import problem_of
 

@@ -17,7 +17,7 @@ from tests.core.support import gradcheck, normal
 _FIVE_TENSORS_AT_ONCE = """
 import ctypes, json, sys
 import torch
-from gradverify.core.model.memory import keep_freed_memory
+from gradverify.core.model.limits import keep_freed_memory
 
 NAMES = ["arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"]
 

@@ -11,7 +11,7 @@ import torch
 
 import gradverify
 from gradverify.case import Case, Literal
-from gradverify.core.model.deadline import deadline_in
+from gradverify.core.model.limits import deadline_in
 from gradverify.core.model.problem import Problem, bind
 from gradverify.result import CaseResult, Verdict
 from gradverify.run import exercised

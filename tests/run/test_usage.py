@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from gradverify.core.model.deadline import deadline_in
+from gradverify.core.model.limits import deadline_in
 from gradverify.core.model.problem import Problem, bind
 from gradverify.run.call import Call
 from gradverify.run.reference import with_reference

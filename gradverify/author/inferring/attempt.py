@@ -11,7 +11,7 @@ import torch
 
 from gradverify.author.inferring.model import Question
 from gradverify.case import Case
-from gradverify.core.model.deadline import Deadline
+from gradverify.core.model.limits import Deadline
 from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import Rejected, record, vjp
 from gradverify.errors import EvaluationError, GradverifyError

@@ -39,8 +39,8 @@ from gradverify.checks.reference.narrow import with_advice
 from gradverify.checks.reference.outputs import incomparable, wrong_kind
 from gradverify.checks.reference.own_gradient import wrong_gradient
 from gradverify.checks.wording import entries_text
-from gradverify.core.model.deadline import keeping
 from gradverify.core.model.generators import forward_seed
+from gradverify.core.model.limits import keeping
 from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import Tape, record_all
 from gradverify.errors import EvaluationError

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from gradverify.core.backward.vjps import LAST_DIGITS, Backward, Reuse, is_reusable, row
+from gradverify.core.model.limits import chunks
 from gradverify.core.model.magnitudes import all_set
-from gradverify.core.model.memory import chunks
 from gradverify.core.model.problem import metered
 from gradverify.core.model.tape import is_intact
 

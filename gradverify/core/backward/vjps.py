@@ -11,8 +11,8 @@ from torch import Tensor
 
 from gradverify.core.model.coordinates import flatten, unflatten
 from gradverify.core.model.generators import random_magnitudes_from
+from gradverify.core.model.limits import portions
 from gradverify.core.model.magnitudes import all_set
-from gradverify.core.model.memory import portions
 from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import Rejected, Tape, is_intact, record, vjp_of
 from gradverify.errors import EvaluationError

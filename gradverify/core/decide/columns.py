@@ -15,9 +15,8 @@ from gradverify.core.decide.screen import Look, Screened, joined_looks, screen
 from gradverify.core.decide.verdict import Code, Judged, Part, Parts, Reason, copy_of, decide, of_rows, put, stacked
 from gradverify.core.estimate import richardson
 from gradverify.core.estimate.stencil import Stencil, sample_stencil
-from gradverify.core.model.deadline import OutOfTime
+from gradverify.core.model.limits import OutOfTime, chunks
 from gradverify.core.model.magnitudes import all_set, any_set
-from gradverify.core.model.memory import chunks
 
 _COLUMN_GROUPS = 64  # column groups with clear mismatches that the ladder judges, at most; half of the rest at a time
 _FEW = 3  # of them at a time, at least

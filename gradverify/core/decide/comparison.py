@@ -10,17 +10,15 @@ import torch
 from torch import Tensor
 
 from gradverify.case import Settings
-from gradverify.core.decide.compare import is_significant
+from gradverify.core.decide.compare import EntryTolerance, is_significant
 from gradverify.core.decide.context import JudgingContext, Reconsider, of_column_groups
 from gradverify.core.decide.subgradients import WrongDirection, judge_subgradients
-from gradverify.core.decide.tolerance import EntryTolerance
 from gradverify.core.decide.verdict import ACCEPTED, WRONG, Code, Judged, Parts, Reason, agrees, decide, of_rows
 from gradverify.core.decide.worst_entries import Entries, EntryIndices, belongs_to, entries_of, worst_of
 from gradverify.core.forward.sampler import output_indices
 from gradverify.core.model.coordinates import Block
-from gradverify.core.model.deadline import OutOfTime
+from gradverify.core.model.limits import OutOfTime, rows_at_once
 from gradverify.core.model.magnitudes import any_set
-from gradverify.core.model.memory import rows_at_once
 
 KEPT = 4_000_000  # entries up to which the whole Jacobian is held: if compared densely, and for the diagnosis
 

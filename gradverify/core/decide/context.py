@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gradverify.case import Settings
 from gradverify.core.backward.vjps import Backward, backward_of
-from gradverify.core.decide.tolerance import EntryTolerance, relative_tolerance, resolution_scale, row_column_size
+from gradverify.core.decide.compare import EntryTolerance, relative_tolerance, resolution_scale, row_column_size
 from gradverify.core.decide.verdict import Judged
 from gradverify.core.estimate.column_groups import ColumnGroups, GroupKind, groups_of_outputs
 from gradverify.core.estimate.stencil import InitialSamples, initial_samples
@@ -176,6 +176,16 @@ class Excuses(Protocol):
         self, context: JudgingContext, chosen: Tensor, judged: Judged, concerning: Concerning = Concerning.EVERYTHING
     ) -> Judged:
         """Return the verdicts, (C, m), after the excuses."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExcuseContext:
+    """The input of an excuse: some column groups with mismatching entries."""
+
+    context: JudgingContext
+    backward: Backward
+    chosen: Tensor  # (C,) the column groups that the verdicts are on
+    seed: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

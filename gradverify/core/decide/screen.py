@@ -8,16 +8,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradverify.core.decide.compare import in_doubt, judge_smooth
+from gradverify.core.decide.compare import EntryTolerance, in_doubt, judge_smooth
 from gradverify.core.decide.context import JudgingContext, of_column_groups, part_of
-from gradverify.core.decide.tolerance import EntryTolerance
 from gradverify.core.decide.verdict import Judged, of_rows, stacked
 from gradverify.core.estimate import richardson
 from gradverify.core.estimate.samples import Estimate, finest_noise
 from gradverify.core.estimate.smoothness import bends_in_first_look
 from gradverify.core.estimate.stencil import Stencil, first_steps, samples_of
 from gradverify.core.forward.sampler import is_double
-from gradverify.core.model.memory import rows_at_once
+from gradverify.core.model.limits import rows_at_once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

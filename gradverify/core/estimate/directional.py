@@ -14,8 +14,8 @@ from gradverify.core.estimate.samples import BAR_FACTOR, NOISE_FACTOR, Estimate
 from gradverify.core.forward.batching import evaluate
 from gradverify.core.forward.noise import Noise
 from gradverify.core.forward.sampler import Sampler, outputs_near
+from gradverify.core.model.limits import HELD, portions
 from gradverify.core.model.magnitudes import any_set
-from gradverify.core.model.memory import HELD, portions
 
 LONG_STEP = 2.0**-6  # of the length scale: a step so large that noise hardly matters
 FIRST = 2.0**-12  # first step along a direction, relative to the length scale

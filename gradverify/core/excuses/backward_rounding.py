@@ -14,17 +14,16 @@ from torch import Tensor
 from gradverify.core.backward.batched_vjp import many_vjps, row_cotangent
 from gradverify.core.backward.vjps import Backward, Graph, Reuse
 from gradverify.core.decide.compare import is_resolved
-from gradverify.core.decide.context import of_column_groups
+from gradverify.core.decide.context import ExcuseContext, of_column_groups
 from gradverify.core.decide.verdict import Code, Judged, Reason, decide
 from gradverify.core.estimate.column_groups import GroupKind, disjoint_rows
 from gradverify.core.estimate.samples import BAR_FACTOR
-from gradverify.core.excuses.context import ExcuseContext
 from gradverify.core.forward.length_scales import own_or_shared
 from gradverify.core.forward.sampler import output_indices
 from gradverify.core.model.coordinates import flatten, unflatten
 from gradverify.core.model.generators import random_magnitudes
+from gradverify.core.model.limits import HELD
 from gradverify.core.model.magnitudes import any_set
-from gradverify.core.model.memory import HELD
 from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import record
 from gradverify.core.tuning import CANCELLATION_UNITS, CLEARLY_ABOVE, EXPLAINED, INPUT_EPS, NEARBY_POINTS

@@ -7,13 +7,11 @@ from collections.abc import Callable
 from torch import Tensor
 
 from gradverify.core.backward.vjps import fails_later
-from gradverify.core.decide.context import Concerning, JudgingContext, MeasuredProblem
+from gradverify.core.decide.context import Concerning, ExcuseContext, JudgingContext, MeasuredProblem
 from gradverify.core.decide.verdict import Code, Judged, agrees
 from gradverify.core.excuses.backward_rounding import excuse_digits, excuse_low_precision, excuse_scatter
-from gradverify.core.excuses.context import ExcuseContext
 from gradverify.core.excuses.oblique_kinks import excuse_oblique
-from gradverify.core.excuses.quantised_steps import excuse_average, excuse_flights
-from gradverify.core.excuses.slight_kinks import excuse_slight
+from gradverify.core.excuses.other_steps import excuse_average, excuse_flights, excuse_slight
 from gradverify.core.model.magnitudes import any_set
 
 _Excuse = Callable[[ExcuseContext, Judged], Judged]  # verdicts (C, m) before and after; only mismatches change

@@ -20,8 +20,7 @@ from gradverify.core.forward.batch_stacking import (
     stacked,
 )
 from gradverify.core.forward.sampler import Mode, Sampler, difference_in_units, outputs_at
-from gradverify.core.model.deadline import OutOfTime
-from gradverify.core.model.memory import AT_ONCE, HELD
+from gradverify.core.model.limits import AT_ONCE, HELD, OutOfTime
 from gradverify.core.model.problem import call
 from gradverify.errors import EvaluationError
 from gradverify.interception import plain_forwards

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from gradverify.core.forward.sampler import Sampler
+from gradverify.core.model.limits import SUBSET
 from gradverify.core.model.magnitudes import TINY
-from gradverify.core.model.memory import SUBSET
 
 _FLOOR = 2.0**-2  # times the tensor's shared length: smallest length for the cheap steps
 UNDERFLOW = TINY * 2.0**60  # smaller sizes count as zero: a small fraction of them underflows

@@ -15,8 +15,8 @@ from gradverify.core.forward.noise import largest_change
 from gradverify.core.forward.sampler import Mode, Sampler, outputs_at, outputs_near, sampler
 from gradverify.core.model.coordinates import Block
 from gradverify.core.model.generators import forward_seed, generators_unused, random_magnitudes, seed_everywhere
+from gradverify.core.model.limits import HELD
 from gradverify.core.model.magnitudes import all_set, identical
-from gradverify.core.model.memory import HELD
 from gradverify.core.model.problem import Primal, Problem
 from gradverify.core.model.tape import Tape, record
 from gradverify.core.tuning import INPUT_EPS

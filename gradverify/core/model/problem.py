@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gradverify.core.model.deadline import Deadline, require_time
 from gradverify.core.model.generators import seed_everywhere
+from gradverify.core.model.limits import Deadline, require_time
 from gradverify.core.model.tensor_kinds import (
     as_plain,
     copied,

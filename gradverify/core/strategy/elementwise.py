@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gradverify.case import Settings
 from gradverify.core.backward.vjps import first_vjp_is_diagonal, is_reusable, row, vjp_on_recorded_graph
-from gradverify.core.decide.compare import DOUBT
+from gradverify.core.decide.compare import DOUBT, backward_rounding, relative_tolerance
 from gradverify.core.decide.comparison import (
     KEPT,
     Comparison,
@@ -33,7 +33,6 @@ from gradverify.core.decide.context import (
     part_of,
 )
 from gradverify.core.decide.screen import screened
-from gradverify.core.decide.tolerance import backward_rounding, relative_tolerance
 from gradverify.core.decide.verdict import Judged, all_match, of_outputs, with_outputs
 from gradverify.core.estimate import richardson
 from gradverify.core.estimate.column_groups import groups_by_input, groups_of_outputs
@@ -42,9 +41,9 @@ from gradverify.core.estimate.samples import BAR_FACTOR, Estimate
 from gradverify.core.forward import sampler
 from gradverify.core.forward.noise import at_least
 from gradverify.core.forward.sampler import Sampler
+from gradverify.core.model.limits import FEW_INPUTS, SUBSET, portions
 from gradverify.core.model.magnitudes import any_set
-from gradverify.core.model.memory import FEW_INPUTS, SUBSET, portions
-from gradverify.core.strategy.columnwise import compare_claims, compare_column_groups
+from gradverify.core.strategy.columnwise import claims_match_vjps, compare_claims, compare_column_groups
 from gradverify.core.strategy.elementwise_sampling import (
     EntrywiseSamples,
     forecast_error,
@@ -52,7 +51,6 @@ from gradverify.core.strategy.elementwise_sampling import (
     sample_elementwise_again,
 )
 from gradverify.core.strategy.structure import Structure, elementwise_structure
-from gradverify.core.strategy.verify import claims_match_vjps
 
 _WIDE = 2.0**23  # times the smallest claim: the last digits of the largest, 2^-46 of it, are then 1e-7 of the smallest
 _REST = 1 / 8  # of the outputs: if no more are in doubt, they are judged apart from the others

@@ -13,15 +13,15 @@ from torch import Tensor
 
 from gradverify.case import Settings
 from gradverify.core.decide.columns import ConfirmationState, judge_column_groups
+from gradverify.core.decide.compare import relative_tolerance
 from gradverify.core.decide.comparison import Comparison, ComparisonBuilder, Extremes
 from gradverify.core.decide.context import MeasuredProblem, Reconsider, judging_context
-from gradverify.core.decide.tolerance import relative_tolerance
 from gradverify.core.decide.verdict import Code
 from gradverify.core.estimate.column_groups import single_columns
 from gradverify.core.excuses.second_look import apply_excuses
 from gradverify.core.forward.sampler import restricted_to_outputs
 from gradverify.core.model.coordinates import zero_outside
-from gradverify.core.model.deadline import Deadline, OutOfTime, require_time
+from gradverify.core.model.limits import Deadline, OutOfTime, require_time
 from gradverify.core.model.magnitudes import all_set, any_set
 from gradverify.core.strategy.bisection import CachedRows, Suspect, single_wrong_column, wrong_columns, wrong_rows
 from gradverify.core.strategy.random_sums import (

@@ -1,7 +1,9 @@
-"""The structure of a sparse Jacobian: columns that share no output get one colour and are perturbed together.
+"""The structure of a sparse Jacobian: columns that are perturbed together, and rows that share a cotangent.
 
-The windows of `sparsity` give how far apart input indices must be to change no common output (Curtis, Powell & Reid, J.
-Inst. Math. Appl. 13, 1974).
+Columns that share no output get one colour. The windows of `sparsity` give how far apart input indices must be to
+change no common output (Curtis, Powell & Reid, J. Inst. Math. Appl. 13, 1974). Outputs whose rows have no column in
+common get one colour and share one cotangent (Coleman & Moré, SIAM J. Numer. Anal. 20(1), 1983): a few vjps then give
+all claimed entries.
 """
 
 from __future__ import annotations
@@ -9,16 +11,21 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
 
 import torch
 from torch import Tensor
 
+from gradverify.core.backward.batched_vjp import EVERYTHING, MIN_BATCHED, jacobian, many_vjps
+from gradverify.core.backward.vjps import Backward
+from gradverify.core.decide.comparison import KEPT
 from gradverify.core.estimate.column_groups import ColumnGroups, GroupKind, elementwise_groups, groups_by_input
 from gradverify.core.forward.length_scales import LengthScales
 from gradverify.core.forward.sampler import Sampler
 from gradverify.core.model.coordinates import total
+from gradverify.core.model.limits import AT_ONCE, FEW_INPUTS, HELD, LARGEST
 from gradverify.core.model.magnitudes import all_set
-from gradverify.core.model.memory import FEW_INPUTS, LARGEST
 from gradverify.core.strategy.sparsity import (
     InputOutputPattern,
     TensorPart,
@@ -50,7 +57,7 @@ def find_structure(sampled: Sampler, lengths: LengthScales, seed: int, most_grou
         count += math.prod(periods)
         if count > most_groups or count * sampled.value.numel() > LARGEST:
             return None
-        colours.append(colours_of(source, periods) + count - math.prod(periods))
+        colours.append(_colours_of(source, periods) + count - math.prod(periods))
         columns.append(_columns_of_colours(source, periods, links, sampled.value.numel()))
         all_links += links
     device = sampled.point.device
@@ -76,7 +83,25 @@ def elementwise_structure(sampled: Sampler) -> Structure:
     )
 
 
-def colours_of(source: TensorPart, periods: Sequence[int]) -> Tensor:
+def claimed_entries(backward: Backward, structure: Structure) -> Tensor | None:
+    """Return the claimed entries of a structure, (M, m).
+
+    They come from single rows if compressed vjps would be no fewer; None if there would be too many to hold.
+    """
+    column_of, inputs = structure.column_groups.column_of, len(structure.column_groups.colour)
+    outputs = column_of.shape[1]
+    whole = _colouring([link for link in structure.patterns if link.changed], EVERYTHING)
+    if whole.count >= outputs:
+        if inputs * outputs > KEPT:
+            return None
+        return torch.where(column_of >= 0, jacobian(backward).T.gather(0, column_of.clamp(min=0)), 0.0)
+    claimed = torch.zeros_like(column_of, dtype=torch.float64)
+    for colouring in _by_input(whole, inputs):
+        _write_entries(backward, structure.column_groups, colouring, claimed)
+    return claimed
+
+
+def _colours_of(source: TensorPart, periods: Sequence[int]) -> Tensor:
     """Return the colour of every coordinate of the part, from 0; `periods` has one per dimension."""
     if all(period == 1 for period in periods):
         return torch.zeros((), dtype=torch.long).expand(total(source.shape))
@@ -87,6 +112,76 @@ def colours_of(source: TensorPart, periods: Sequence[int]) -> Tensor:
             shape[dimension] = size
             colour = colour * period + (torch.arange(size) % period).view(shape)
     return colour.reshape(-1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _RowColouring:
+    """Links with the colours of their outputs. Outputs of one colour share a cotangent."""
+
+    links: tuple[tuple[InputOutputPattern, Tensor], ...]  # with the colour of each output of the link's target
+    count: int  # number of colours, which is the number of cotangents
+    only: slice  # input coordinates that the vjps are needed for
+
+
+def _colouring(links: Sequence[InputOutputPattern], only: slice) -> _RowColouring:
+    """Return the colouring of some links; those to one output that have equal colours share them."""
+    known: dict[tuple[int, bytes], Tensor] = {}
+    coloured, count = [], 0
+    for link in links:
+        own = _row_colours(link)
+        key = link.target.start, own.numpy().tobytes()
+        if key not in known:
+            known[key] = own + count
+            count += int(own.max()) + 1
+        coloured.append((link, known[key]))
+    return _RowColouring(links=tuple(coloured), count=count, only=only)
+
+
+def _by_input(whole: _RowColouring, inputs: int) -> list[_RowColouring]:
+    """Return a colouring for every input, with vjps for this input only; just `whole` if that saves too little.
+
+    `inputs` is the number of input coordinates, which is the length of a full vjp.
+    """
+    grouped = groupby([link for link, _ in whole.links], key=attrgetter("source"))
+    found = [_colouring(list(own), source.coordinates) for source, own in grouped]
+    fewest = min((colouring.count for colouring in found), default=0)
+    shared = whole.count < sum(colouring.count for colouring in found)
+    return [whole] if shared or fewest < MIN_BATCHED or whole.count * inputs < AT_ONCE else found
+
+
+def _write_entries(backward: Backward, column_groups: ColumnGroups, colouring: _RowColouring, claimed: Tensor) -> None:
+    """Write the entries of a colouring's links to `claimed` (M, m)."""
+    outputs, first = column_groups.column_of.shape[1], colouring.only.start or 0
+    height = max(1, HELD // (outputs + len(column_groups.colour)))
+    for start in range(0, colouring.count, height):
+        cotangents = torch.zeros(min(height, colouring.count - start), outputs, dtype=torch.float64)
+        covered = [(link, *_covered(colour - start, len(cotangents))) for link, colour in colouring.links]
+        for link, place, colour in covered:
+            cotangents[colour, link.target.start + place] = 1.0
+        vjps = many_vjps(backward, cotangents, colouring.only)
+        for link, place, colour in covered:
+            groups = column_groups.colour[link.source.coordinates]
+            rows = slice(int(groups.min()), int(groups.max()) + 1)  # column groups of one input are consecutive
+            places = link.target.start + place.to(vjps.device)
+            column_of = column_groups.column_of[rows, places]
+            position = colour.to(vjps.device) * vjps.shape[1] + column_of.sub(first).clamp_(min=0)
+            entries = vjps.reshape(-1).index_select(0, position.reshape(-1)).view(column_of.shape)
+            claimed[rows, places] = entries.masked_fill_(column_of < 0, 0.0)
+
+
+def _covered(colour: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Return the places of the colours from 0 to `count`, and these colours."""
+    place = ((colour >= 0) & (colour < count)).nonzero().squeeze(1)
+    return place, colour[place]
+
+
+def _row_colours(link: InputOutputPattern) -> Tensor:
+    """Return a colour for every output of the link, from 0; outputs of one colour depend on no common input."""
+    widths = list(link.target.shape)
+    for window in link.windows:
+        if window is not None:
+            widths[window.dimension] = int((window.last - window.first).max()) + 1
+    return _colours_of(link.target, [max(1, width) for width in widths])
 
 
 def _periods(source: TensorPart, links: Sequence[InputOutputPattern]) -> list[int]:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gradverify.case import Tolerances
 from gradverify.core.backward.vjps import Backward
-from gradverify.core.decide.tolerance import relative_tolerance
+from gradverify.core.decide.compare import relative_tolerance
 from gradverify.core.estimate.samples import BAR_FACTOR
 from gradverify.diagnosis.block.value_or_position import MarkEntries, RegionTest, region_test
 from gradverify.diagnosis.naming.region import Region

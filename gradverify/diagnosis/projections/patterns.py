@@ -10,8 +10,8 @@ from torch import Tensor
 
 from gradverify.case import Tolerances
 from gradverify.core.backward.vjps import row
+from gradverify.core.decide.compare import relative_tolerance
 from gradverify.core.decide.context import MeasuredProblem
-from gradverify.core.decide.tolerance import relative_tolerance
 from gradverify.core.estimate.samples import BAR_FACTOR, Estimate
 from gradverify.core.model.coordinates import Block, zero_outside
 from gradverify.core.model.magnitudes import all_set, any_set

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
-from gradverify.core.model.deadline import OutOfTime, is_late
+from gradverify.core.model.limits import OutOfTime, is_late
 from gradverify.core.model.problem import Problem
 from gradverify.errors import InputError
 from gradverify.run.describe_exception import describe

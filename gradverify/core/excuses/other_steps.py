@@ -1,4 +1,11 @@
-"""A quantised forward: larger steps agree with backward while the finest ones lie within one stair of rounding."""
+"""What other steps show: stairs of a quantised forward, and kinks that the curvature of the function hides.
+
+On a stair, larger steps agree with backward while the finest ones lie within one stair of rounding.
+
+At a hidden kink, such as a small weight times the absolute value of an input, central differences converge to the mean
+of the two slopes with a small error bar. One-sided differences show it: from two disjoint sets of steps they
+extrapolate to the same two slopes, and the claim lies between them.
+"""
 
 from __future__ import annotations
 
@@ -7,27 +14,73 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from gradverify.core.decide.context import JudgingContext, focused
+from gradverify.core.decide.context import ExcuseContext, JudgingContext, focused
+from gradverify.core.decide.ladder import DEPTH
 from gradverify.core.decide.verdict import Code, Judged, Reason, decide, span
-from gradverify.core.estimate.samples import Samples, Steps, central_differences, is_vanished, set_to_finest
+from gradverify.core.estimate.samples import (
+    BAR_FACTOR,
+    Samples,
+    Steps,
+    central_differences,
+    difference_noise,
+    finite_to_finest,
+    is_vanished,
+    one_sided_quotients,
+    set_to_finest,
+)
 from gradverify.core.estimate.smoothness import LOW
 from gradverify.core.estimate.stencil import sample
-from gradverify.core.estimate.tableau import every_second, halving_steps, steps_down_to
-from gradverify.core.excuses.context import COLUMNS_EXAMINED, ExcuseContext
+from gradverify.core.estimate.tableau import coarse_steps, every_second, halving_steps, steps_down_to, tableau
 from gradverify.core.forward.noise import MAX_FALL
 from gradverify.core.forward.sampler import Sampler, magnitudes, outputs_near
 from gradverify.core.forward.step_noise import RUN, SMALL_STEP, SPACINGS, noise_at
 from gradverify.core.model.generators import random_magnitudes
+from gradverify.core.model.limits import LARGEST
 from gradverify.core.model.magnitudes import any_set
-from gradverify.core.model.memory import LARGEST
-from gradverify.core.tuning import LOST_UNITS, SMALL_PART
+from gradverify.core.tuning import COLUMNS_EXAMINED, LOST_UNITS, SMALL_PART
 
+_WIDEST = 1e-3  # of the larger slope: greatest gap between the slopes of a hidden kink, and so greatest error
 _ALIKE = 1e-3  # of |claim - finest difference|: differences this near the finest one lie on the same stair
 _STEPS_ON_STAIR = 3  # steps on the stair, at least
 _LONGEST, _SHORTEST = 2, 35  # exponents of 1/2: steps relative to the largest
 _HIGHEST_STAIR = 2.0**-4  # of the largest magnitude in the output's tensor: no precision in use has higher stairs
 _DISTANCES = (0.3, 1.0, 3.0, 6.0)  # distances on either side, in length scales, at which the output should be constant
 _HEIGHTS = 4.0  # heights of a stair: error of a difference of two samples
+
+
+def excuse_slight(trial: ExcuseContext, judged: Judged) -> Judged:
+    """Turn mismatches into kinks if the claim lies between two slightly different one-sided slopes."""
+    context, chosen = trial.context, trial.chosen
+    claimed = context.claimed[chosen]
+    accused = (judged.code == Code.MISMATCH) & ~judged.kinked
+    accused &= judged.error <= _WIDEST * torch.maximum(claimed.abs(), judged.numeric.abs())
+    rows, outputs = span(accused)
+    rows = rows[: min(COLUMNS_EXAMINED, LARGEST // (DEPTH * context.numbers_per_sample))]
+    if not len(rows):
+        return judged
+    place = (rows.unsqueeze(1), outputs.unsqueeze(0))
+    claims, numeric = claimed[place], judged.numeric[place]
+    near = focused(context, outputs)
+    left, right, bar = _slopes(near, chosen[rows], 0)
+    gap, middle = (right - left).abs(), (left + right) / 2
+    clear = (gap > BAR_FACTOR * bar) & (gap <= _WIDEST * torch.maximum(left.abs(), right.abs()))
+    slack = SMALL_PART * gap
+    between = clear & ((claims - middle).abs() <= gap / 2 + slack) & ((numeric - middle).abs() <= slack)
+    between &= accused[place]
+    if not any_set(between):
+        return judged
+    again_left, again_right, again_bar = _slopes(near, chosen[rows], 1)
+    between &= torch.minimum(gap, (again_right - again_left).abs()) > BAR_FACTOR * torch.maximum(bar, again_bar)
+    between &= ((right - left) - (again_right - again_left)).abs() <= slack
+    excused = torch.zeros_like(accused)
+    excused[place] = between
+    return decide(
+        judged,
+        [(excused, Reason.SMALL_KINK)],
+        kinked=judged.kinked | excused,
+        numeric=torch.where(excused, claimed, judged.numeric),
+        error=judged.error.masked_fill(excused, 0.0),
+    )
 
 
 def excuse_average(trial: ExcuseContext, judged: Judged) -> Judged:
@@ -49,13 +102,6 @@ def excuse_average(trial: ExcuseContext, judged: Judged) -> Judged:
         return judged
     bar = torch.where(excused, torch.maximum(judged.bar, judged.error), judged.bar)
     return decide(judged, [(excused, Reason.LARGER_STEPS_AGREE)], bar=bar)
-
-
-def _steps(context: JudgingContext) -> Steps:
-    """Return the steps of the ladder without the longest: their outputs are known."""
-    steps = steps_down_to(context.lengths, _SHORTEST)
-    steps = every_second(steps, 0) if context.sparse else steps
-    return replace(steps, factors=steps.factors[steps.factors <= 0.5**_LONGEST])
 
 
 def excuse_flights(trial: ExcuseContext, judged: Judged) -> Judged:
@@ -80,6 +126,30 @@ def excuse_flights(trial: ExcuseContext, judged: Judged) -> Judged:
     return decide(
         judged, [(undetermined, Reason.STAIRS_INSIDE)], bar=torch.where(undetermined, judged.error, judged.bar)
     )
+
+
+def _slopes(context: JudgingContext, chosen: Tensor, first: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the slopes to the left and to the right, and the sum of their bars; each (C, m).
+
+    They come from every second step of the coarse ladder, from the one numbered `first`.
+    """
+    steps = every_second(coarse_steps(context.lengths), first)
+    samples = sample(context.sampled, context.column_groups, chosen, steps)
+    level, vanished = 2 * difference_noise(context.noise, samples), is_vanished(samples)
+    left, right = (
+        tableau(quotient, level, finite_to_finest(quotient, vanished), lengths)
+        for quotient, lengths in zip(
+            one_sided_quotients(context.sampled, samples), (samples.back, samples.forth), strict=True
+        )
+    )
+    return left.value, right.value, left.bar + right.bar
+
+
+def _steps(context: JudgingContext) -> Steps:
+    """Return the steps of the ladder without the longest: their outputs are known."""
+    steps = steps_down_to(context.lengths, _SHORTEST)
+    steps = every_second(steps, 0) if context.sparse else steps
+    return replace(steps, factors=steps.factors[steps.factors <= 0.5**_LONGEST])
 
 
 def _agrees_with_larger_steps(sampled: Sampler, samples: Samples, claimed: Tensor) -> Tensor:
