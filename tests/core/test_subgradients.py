@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from gradverify.checks.registry import run_check
 from gradverify.result import CheckResult, Verdict
-from tests.core.support import double, gradcheck, with_backward, with_scaled_gradient
+from tests.core.support import ALONE, double, gradcheck, problem_of, with_backward, with_scaled_gradient
 
 
 def tied(*shape: int, seed: int = 0) -> Tensor:
@@ -158,6 +160,16 @@ def test_quantile_of_tied_inputs_passes_if_its_claims_sum_to_one(
     assert result.verdict is verdict
     if verdict is Verdict.FAIL:
         assert messages(result)[0].endswith(f"(20 inputs), output changes by 1, backward says {sum(claims):.4g}")
+
+
+@pytest.mark.parametrize("seed", [1, 4, 24])  # eight points close by show neither of the two inputs
+def test_a_direction_that_further_points_refute_is_followed_by_another(seed: int) -> None:
+    slope = torch.zeros(20, dtype=torch.float64).index_copy(
+        0, torch.tensor([4, 5]), torch.tensor([0.35, 0.15]).double()
+    )
+    halved = with_backward(lambda x: x.quantile(0.3), lambda g, x: g * slope)
+    result = run_check("gradcheck", problem_of(halved, double([1.5] * 20)), replace(ALONE, seed=seed))
+    assert (result.verdict, result.mismatched) == (Verdict.FAIL, 2)
 
 
 @pytest.mark.parametrize(("claim", "verdict"), [(1e-11, Verdict.PASS), (0.1, Verdict.FAIL)])

@@ -64,8 +64,10 @@ def judge_subgradients(context: JudgingContext, parts: Parts, seed: int) -> tupl
     generator = torch.Generator().manual_seed(seed + 5)
     near, kinked = focused(context, rows), kinked[:, rows]
     wrong_rows: list[_WrongRow] = []
-    for group in _disjoint_groups(near, list(_suspects(near, kinked, generator))):
-        wrong_rows += _confirmed(near, group, generator)
+    for suspects in _suspects(near, kinked, generator):
+        known = {wrong_row.row.index for wrong_row in wrong_rows}
+        for group in _disjoint_groups(near, [row for row in suspects if row.index not in known]):
+            wrong_rows += _confirmed(near, group, generator)
     if not wrong_rows:
         return parts, ()
     marked = [(chosen, _with_wrong_rows(context, rows, chosen, judged, wrong_rows)) for chosen, judged in parts]
@@ -85,8 +87,12 @@ class _Row:
     negligible: float  # derivatives along the direction that are smaller are negligible
 
 
-def _suspects(near: JudgingContext, kinked: Tensor, generator: torch.Generator) -> Iterator[_Row]:
-    """Yield the rows whose claims are wrong along a direction in which nearby pieces do not differ; worst first."""
+def _suspects(near: JudgingContext, kinked: Tensor, generator: torch.Generator) -> Iterator[list[_Row]]:
+    """Yield the rows whose claims are wrong along a direction in which nearby pieces do not differ.
+
+    First the direction is that of the kinked coordinates, then that of all, then a combination of random ones: further
+    pieces may differ along one of them, and not along the next.
+    """
     length = own_or_shared(near.lengths)
     at_kink, present = (torch.zeros_like(length, dtype=torch.bool) for _ in range(2))
     at_kink[near.column_groups.column_of[kinked]] = True
@@ -111,17 +117,31 @@ def _suspects(near: JudgingContext, kinked: Tensor, generator: torch.Generator) 
     same_and_wrong = (centred.abs().amax(dim=1) <= same.unsqueeze(1)) & (
         error.abs() > _CLEARLY_WRONG * same.unsqueeze(1)
     )
-    weights = _combined(centred, error, same)
-    for number in (_ALL, 0):
-        weights[same_and_wrong[:, number]] = 0.0
-        weights[same_and_wrong[:, number], number] = error[same_and_wrong[:, number], number]
-    misfit = weights.norm(dim=1)
-    wrong = (misfit > _CLEARLY_WRONG * same).nonzero().squeeze(1)
+    alone = torch.diag_embed(torch.where(same_and_wrong, error, 0.0))  # (rows, q, q) one direction each
+    for weights in (alone[:, 0], alone[:, _ALL], _combined(centred, error, same)):
+        misfit = weights.norm(dim=1) / same
+        yield list(_rows_wrong_along(near, kinked, directions, weights / size, misfit, least))
+
+
+def _rows_wrong_along(
+    near: JudgingContext,
+    kinked: Tensor,
+    directions: Sequence[Tensor],
+    weights: Tensor,
+    misfit: Tensor,
+    negligible: Tensor,
+) -> Iterator[_Row]:
+    """Yield the rows with a large `misfit` (rows,) along the directions combined by `weights` (rows, q); worst first.
+
+    Derivatives smaller than `negligible` (rows,) are.
+    """
+    length, columns = own_or_shared(near.lengths), near.column_groups.column_of
+    wrong = (misfit > _CLEARLY_WRONG).nonzero().squeeze(1)
     for number in wrong[misfit[wrong].argsort(descending=True, stable=True)].tolist():
-        concerned = kinked[:, number] if weights[number, _ALL] == 0 else near.column_groups.column_of[:, number] >= 0
+        concerned = kinked[:, number] if weights[number, _ALL] == 0 else columns[:, number] >= 0
         chosen = concerned.nonzero().squeeze(1)
-        inputs = near.column_groups.column_of[chosen, number]
-        direction = torch.stack([each[inputs] for each in directions], dim=1) @ (weights[number] / size[number])
+        inputs = columns[chosen, number]
+        direction = torch.stack([each[inputs] for each in directions], dim=1) @ weights[number]
         largest = direction[direction.abs().argmax()]
         if float(largest) != 0:
             yield _Row(
@@ -131,7 +151,7 @@ def _suspects(near: JudgingContext, kinked: Tensor, generator: torch.Generator) 
                 kinked=kinked[chosen, number],
                 direction=direction / largest,
                 length=float(length[inputs].min()),
-                negligible=float(least[number]),
+                negligible=float(negligible[number]),
             )
 
 
