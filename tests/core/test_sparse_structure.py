@@ -11,7 +11,15 @@ from torch import Tensor
 from torch.nn import functional
 
 from gradverify.result import Method, Verdict
-from tests.core.support import gradcheck, gradgradcheck, normal, scaled_at, with_changed_gradient, wrong_places
+from tests.core.support import (
+    gradcheck,
+    gradgradcheck,
+    normal,
+    scaled_at,
+    with_backward,
+    with_changed_gradient,
+    wrong_places,
+)
 
 STRUCTURED: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
     "elementwise": (torch.sin, ((200,),)),
@@ -224,3 +232,32 @@ def test_cost_of_elementwise_function_does_not_grow_with_its_size() -> None:
     assert large.entries == 20_000**2
     assert large.evaluations.forward <= 2 * small.evaluations.forward
     assert large.evaluations.backward == small.evaluations.backward
+
+
+def sum_of_three(x: Tensor) -> Tensor:
+    """Return the sum of each entry and its two neighbours."""
+    zero = x.new_zeros(1)
+    return x + torch.cat([x[1:], zero]) + torch.cat([zero, x[:-1]])
+
+
+@pytest.mark.parametrize(("at_kinks", "mismatched"), [(0.0, 1), (2.0, 191)])
+@pytest.mark.parametrize(("row", "column"), [(8, 3), (8, 6), (16, 5), (32, 50), (31, 40)])
+def test_one_more_input_is_found_where_all_outputs_are_at_kinks(
+    at_kinks: float, mismatched: int, row: int, column: int
+) -> None:
+    function = with_backward(
+        lambda x: sum_of_three(x.relu()) + 5 * x[column] * (torch.arange(64) == row),
+        lambda grad, x: at_kinks * sum_of_three(grad),
+    )
+    result = gradcheck(function, torch.zeros(64, dtype=torch.float64, requires_grad=True))
+    assert (result.verdict, result.mismatched) == (Verdict.FAIL, mismatched)
+
+
+@pytest.mark.parametrize(("row", "column"), [(8, 9), (20, 28), (51, 50)])
+def test_one_more_input_that_counts_to_one_side_is_found_where_all_outputs_are_at_kinks(row: int, column: int) -> None:
+    function = with_backward(
+        lambda x: x.clamp(0, 1) + 5 * x[column].relu() * (torch.arange(64) == row),
+        lambda grad, x: torch.where(torch.arange(64) == row, 2.0, 1.0) * grad,
+    )
+    result = gradcheck(function, torch.zeros(64, dtype=torch.float64, requires_grad=True))
+    assert (result.verdict, wrong_places(result)) == (Verdict.FAIL, {("x", (row,))})

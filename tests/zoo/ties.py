@@ -46,6 +46,19 @@ def _tied(*shape: int, seed: int = 0) -> Draw:
     return draw
 
 
+def _window_of_three_relus(x: Tensor) -> Tensor:
+    """Return the sum of each relu and its two neighbours, with one more input in output 8."""
+    kept = x.relu()
+    zero = kept.new_zeros(1)
+    summed = kept + torch.cat([kept[1:], zero]) + torch.cat([zero, kept[:-1]])
+    return summed + 5 * x[3] * (torch.arange(len(x)) == 8)
+
+
+def _without_the_one_more(g: Tensor, x: Tensor) -> Tensor:
+    zero = g.new_zeros(1)
+    return (g + torch.cat([g[1:], zero]) + torch.cat([zero, g[:-1]])) * (x > 0)
+
+
 def _symmetric(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
     return lambda a: function((a + a.mT) / 2)
 
@@ -152,6 +165,15 @@ WRONG_TIES: tuple[Wrong, ...] = (
         (0,),
         _T,
         x=all_equal(6),
+    ),
+    wrong(
+        "window of three relus at zero, one more input left out",
+        with_backward(_window_of_three_relus, _without_the_one_more),
+        "x",
+        (8,),
+        (3,),
+        _T,
+        x=all_equal(64, value=0.0),
     ),
     wrong(
         "quantile of equals, halved",

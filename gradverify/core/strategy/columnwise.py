@@ -25,7 +25,7 @@ from gradverify.core.forward.sampler import outputs_near
 from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.magnitudes import all_set, any_set
 from gradverify.core.strategy.single_step import sample_single_steps
-from gradverify.core.strategy.sparsity import NUDGE
+from gradverify.core.strategy.sparsity import NUDGE, TensorPart, period_of
 from gradverify.core.strategy.structure import Structure, claimed_entries, find_structure
 
 _MOST_COLUMNS = 3_000  # input coordinates that are perturbed one by one
@@ -127,9 +127,7 @@ def _pattern_holds(context: JudgingContext, judged: Judged, structure: Structure
     """True if outputs stay bit for bit the same when coordinates outside their pattern are perturbed.
 
     Only needed if some outputs have entries that are not smooth: `_entries_match_directional_difference` does not test
-    those. All coordinates but the columns of such outputs are perturbed first. Then, dimension by dimension and for
-    every bit, the slices whose number has it set, and those whose number has not, so that every pair of slices is
-    separated once.
+    those. All coordinates but the columns of such outputs are perturbed first, then those that `_halves` yields.
     """
     rough = ~are_smooth(judged)
     if not any_set(rough):
@@ -152,30 +150,41 @@ def _adds_up(column_groups: ColumnGroups, claimed: Tensor, cotangent: Tensor, vj
 
 
 def _halves(context: JudgingContext, structure: Structure) -> Iterator[Tensor]:
-    """Yield sets of coordinates, (n,) bool: half of the slices of a confined input dimension at a time."""
-    confined = dict.fromkeys(
-        (link.source, dimension)
-        for link in structure.patterns
-        for dimension, window in enumerate(link.windows)
-        if window is not None
-    )
-    for source, dimension in confined:
-        size = source.shape[dimension]
+    """Yield sets of coordinates, (n,) bool: half of the slices of a confined input dimension at a time.
+
+    The slices are taken in blocks, of which an output depends on one or two that are neighbours. The blocks have the
+    numbers of a Gray code. Since neighbours differ in one bit, any other block differs from both in some bit, so that a
+    set has it and neither of them. Slices in the same block as an output's own are separated if the blocks begin
+    between them.
+    """
+    widths: dict[tuple[TensorPart, int], int] = {}
+    for link in structure.patterns:
+        for dimension, window in enumerate(link.windows):
+            if window is not None:
+                place = (link.source, dimension)
+                widths[place] = max(widths.get(place, 1), period_of(window))
+    for (source, dimension), width in widths.items():
+        size, block = source.shape[dimension], max(1, width - 1)
         shape = [size if axis == dimension else 1 for axis in range(len(source.shape))]
-        for bit in range((size - 1).bit_length()):
-            for value in (0, 1):
-                slices = (torch.arange(size) >> bit) % 2 == value
-                mask = torch.zeros(context.sampled.point.shape, dtype=torch.bool)
-                mask[source.coordinates] = slices.reshape(shape).expand(source.shape).reshape(-1)
-                yield mask.to(context.sampled.point.device)
+        for begin in sorted({0, block // 2}):
+            number = (torch.arange(size) + begin) // block
+            code = number ^ (number >> 1)
+            for bit in range(int(number[-1]).bit_length()):
+                for value in (0, 1):
+                    slices = (code >> bit) % 2 == value
+                    mask = torch.zeros(context.sampled.point.shape, dtype=torch.bool)
+                    mask[source.coordinates] = slices.reshape(shape).expand(source.shape).reshape(-1)
+                    yield mask.to(context.sampled.point.device)
 
 
 def _others_unchanged(context: JudgingContext, moving: Tensor, generator: torch.Generator) -> bool:
-    """True if perturbing the coordinates `moving` (n,) changes no finite output that has no column among them."""
-    displacement = random_magnitudes(context.lengths.step * NUDGE, generator)
-    values = outputs_near(context.sampled, torch.where(moving, displacement, 0.0))
-    reached = (moving[context.column_groups.column_of.clamp(min=0)] & (context.column_groups.column_of >= 0)).any(dim=0)
-    return all_set(reached | (values == context.sampled.value) | ~torch.isfinite(context.sampled.value))
+    """True if moving the coordinates `moving` (n,) either way changes no finite output without a column among them."""
+    sampled, column_of = context.sampled, context.column_groups.column_of
+    displacement = torch.where(moving, random_magnitudes(context.lengths.step * NUDGE, generator), 0.0)
+    reached = (moving[column_of.clamp(min=0)] & (column_of >= 0)).any(dim=0) | ~torch.isfinite(sampled.value)
+    return all(
+        all_set(reached | (outputs_near(sampled, way) == sampled.value)) for way in (displacement, -displacement)
+    )
 
 
 def _by_structure(

@@ -25,7 +25,7 @@ _RESEMBLES = 0.8  # share of the sampled wrong entries that a pattern has to rep
 _CLOSE = 1e-3  # of an entry's error, and of its size: largest residual of a pattern beyond the slack
 _CAP = 0.1  # of an entry's error: largest part attributed to measurement and rounding
 _ROUNDINGS = 10  # times eps of the dtype that backward computes in, and the claimed entry
-_SAMPLES = 512  # entries in a sample, up to twice as many: a pattern has to fit them before all are compared
+_SAMPLES = 512  # entries in a sample, all of up to twice as many: a pattern has to fit them before all are compared
 _SUMS = 1e-13  # of the largest entry in the row, or column: rounding that sums in backward leave in place of a zero
 
 
@@ -253,7 +253,9 @@ def _parts(matrix: Tensor) -> list[slice]:
 
 
 def _sample(mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Return rows and columns of entries of the mask, at equal strides: all, or _SAMPLES to twice as many."""
+    """Return rows and columns of entries of the mask: all, or _SAMPLES random ones, since errors may be periodic."""
     rows, columns = mask.nonzero(as_tuple=True)
-    stride = max(1, len(rows) // _SAMPLES)
-    return rows[::stride], columns[::stride]
+    if len(rows) <= 2 * _SAMPLES:
+        return rows, columns
+    chosen = torch.randint(len(rows), (_SAMPLES,), generator=torch.Generator().manual_seed(0)).sort().values
+    return rows[chosen.to(rows.device)], columns[chosen.to(rows.device)]
