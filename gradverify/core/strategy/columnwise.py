@@ -136,7 +136,8 @@ def _pattern_holds(context: JudgingContext, judged: Judged, structure: Structure
     column_of = context.column_groups.column_of[:, rough]
     in_columns = torch.zeros_like(context.sampled.point, dtype=torch.bool)
     in_columns[column_of[column_of >= 0]] = True
-    return all(_others_unchanged(context, moving, generator) for moving in (~in_columns, *_halves(context, structure)))
+    sets = (~in_columns, *_halves(context, structure))
+    return all(_others_unchanged(context, rough, moving, generator) for moving in sets)
 
 
 def _adds_up(column_groups: ColumnGroups, claimed: Tensor, cotangent: Tensor, vjp: Tensor, rounding: float) -> bool:
@@ -177,11 +178,16 @@ def _halves(context: JudgingContext, structure: Structure) -> Iterator[Tensor]:
                     yield mask.to(context.sampled.point.device)
 
 
-def _others_unchanged(context: JudgingContext, moving: Tensor, generator: torch.Generator) -> bool:
-    """True if moving the coordinates `moving` (n,) either way changes no finite output without a column among them."""
+def _others_unchanged(context: JudgingContext, rough: Tensor, moving: Tensor, generator: torch.Generator) -> bool:
+    """True if moving the coordinates `moving` (n,) either way changes no finite output without a column among them.
+
+    It is not tried if all outputs in the mask `rough` (m,) have one.
+    """
     sampled, column_of = context.sampled, context.column_groups.column_of
-    displacement = torch.where(moving, random_magnitudes(context.lengths.step * NUDGE, generator), 0.0)
     reached = (moving[column_of.clamp(min=0)] & (column_of >= 0)).any(dim=0) | ~torch.isfinite(sampled.value)
+    if all_set(reached | ~rough):
+        return True
+    displacement = torch.where(moving, random_magnitudes(context.lengths.step * NUDGE, generator), 0.0)
     return all(
         all_set(reached | (outputs_near(sampled, way) == sampled.value)) for way in (displacement, -displacement)
     )
