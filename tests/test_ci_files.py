@@ -107,7 +107,7 @@ def test_a_release_is_what_passed_all_of_ci() -> None:
     assert commands[0] == ".ci/run"
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
     targets = re.findall(r"(?m)^make (\S+)", (ROOT / ".ci" / "run").read_text(encoding="utf-8"))
-    assert targets == ["run", "site", "release-check", "check"]
+    assert targets == ["run", "types", "site", "release-check", "check"]
     known = re.findall(r"(?m)^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"))
     assert set(targets) <= set(known)
 

@@ -144,8 +144,8 @@ def test_wrong_matrix_product_takes_few_forwards(off: float) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("off", [1e-6, 1.0])
 def test_wrong_elementwise_function_takes_few_forwards(off: float) -> None:
-    result = gradcheck(claimed(torch.sin, lambda x: x.cos() * (1 + off)), normal(50_000, seed=7))
-    assert (result.mismatched, result.undetermined) == (50_000, 0)
+    result = gradcheck(claimed(torch.sin, lambda x: x.cos() * (1 + off)), normal(20_000, seed=7))
+    assert (result.mismatched, result.undetermined) == (20_000, 0)
     assert result.evaluations.forward <= FEW
 
 
@@ -186,7 +186,7 @@ def test_many_entries_that_vary_too_quickly_for_any_step_do_not_fail() -> None:
         return 1e3 * speed * torch.cos(speed * x) * torch.cos(1e3 * torch.sin(speed * x))
 
     assert gradcheck(_dense(waves, slope), normal(60, seed=7)).verdict is Verdict.INCONCLUSIVE
-    assert gradcheck(claimed(waves, slope), normal(25_000, seed=7)).undetermined > 24_500
+    assert gradcheck(claimed(waves, slope), normal(10_000, seed=7)).undetermined > 9_800
 
 
 def test_rounding_in_place_of_many_zeros_passes() -> None:

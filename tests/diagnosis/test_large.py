@@ -143,8 +143,10 @@ CHANGES: dict[str, tuple[Callable[[Tensor], Tensor], str | None, str]] = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", CHANGES)
-@pytest.mark.parametrize("sizes", [drawn, of_different_magnitudes])
+@pytest.mark.parametrize(
+    ("kind", "sizes"),
+    [*((kind, drawn) for kind in CHANGES), *((kind, of_different_magnitudes) for kind in list(CHANGES)[::3])],
+)
 def test_cause_is_named_only_if_it_explains_all_entries(kind: str, sizes: Callable[..., Tensor]) -> None:
     change, cause, words = CHANGES[kind]
     finding = result_of_changed_gradient(change, sizes(SIDE, SIDE), drawn(SIDE, SIDE, seed=1)).findings[0]

@@ -42,7 +42,7 @@ def found() -> Mapping[str, Any]:
 @pytest.mark.slow
 def test_right_functions_are_judged_as_the_zoo_expects(found: Mapping[str, Any]) -> None:
     said = found["gradcheck"]
-    assert len(said) > len(ZOO) / 6
+    assert len(said) > len(ZOO) / 8
     odd = {name: one for name, one in said.items() if one[0] == "raised" or not BY_NAME[name].allows(Verdict(one[0]))}
     assert odd == {}
 
