@@ -10,4 +10,3 @@ NEARBY_POINTS = 8  # random points, or pairs of opposite ones, at which a functi
 EXPLAINED = 2.0  # times its effect: error that something may explain
 INPUT_EPS = 2.0  # eps of low precision: displacement of all inputs that their rounding may cause
 SEVERAL = 2  # steps: what shows at a single one may be an accident of the noise
-COLUMNS_EXAMINED = 96  # columns, or column groups, that an excuse examines

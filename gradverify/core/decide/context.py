@@ -25,6 +25,8 @@ from gradverify.core.forward.sampler import Sampler, magnitudes
 from gradverify.core.forward.step_noise import not_rounded_beside_one, persistent_noise
 from gradverify.core.tuning import LOST_UNITS
 
+COLUMNS_EXAMINED = 96  # columns, or column groups, that an excuse examines
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgingContext:

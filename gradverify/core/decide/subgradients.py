@@ -54,7 +54,7 @@ def judge_subgradients(context: JudgingContext, parts: Parts, seed: int) -> tupl
     """Turn accepted entries at kinks into NOT_A_SUBGRADIENT if their row is no subgradient; `parts` cover all groups.
 
     Returns the verdicts, and the directions in which rows are wrong. Costs nothing if no output has several inputs at a
-    kink, otherwise 48 forwards, and about 80 more for suspect rows.
+    kink, otherwise 48 forwards, and about 80 more for each direction in which rows are suspect.
     """
     if context.sampled.problem.order > 1 or not _is_double(context) or all(agrees(judged) for _, judged in parts):
         return parts, ()
@@ -133,7 +133,7 @@ def _rows_wrong_along(
 ) -> Iterator[_Row]:
     """Yield the rows with a large `misfit` (rows,) along the directions combined by `weights` (rows, q); worst first.
 
-    Derivatives smaller than `negligible` (rows,) are.
+    `negligible` (rows,) is that of `_Row`.
     """
     length, columns = own_or_shared(near.lengths), near.column_groups.column_of
     wrong = (misfit > _CLEARLY_WRONG).nonzero().squeeze(1)

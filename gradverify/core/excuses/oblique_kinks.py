@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import torch
 from torch import Tensor
 
-from gradverify.core.decide.context import ExcuseContext, JudgingContext
+from gradverify.core.decide.context import COLUMNS_EXAMINED, ExcuseContext, JudgingContext
 from gradverify.core.decide.subgradients import ABOVE_NOISE, ASIDE
 from gradverify.core.decide.verdict import Code, Judged, Reason, decide
 from gradverify.core.estimate.column_groups import GroupKind, sum_by_column, value_of_column
@@ -22,7 +22,7 @@ from gradverify.core.forward.length_scales import own_or_shared
 from gradverify.core.forward.sampler import first_cotangent, outputs_near
 from gradverify.core.model.coordinates import zero_outside
 from gradverify.core.model.magnitudes import all_set, any_set
-from gradverify.core.tuning import CLEARLY_ABOVE, CLEARLY_LESS, COLUMNS_EXAMINED
+from gradverify.core.tuning import CLEARLY_ABOVE, CLEARLY_LESS
 
 _DIRECTION_PAIRS = 6  # pairs of random directions tested for additivity
 _TEST_STEPS = (2.0**-28, 2.0**-32, 2.0**-36, 2.0**-40)  # steps of the additivity test, relative to the length scale

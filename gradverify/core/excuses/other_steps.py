@@ -14,7 +14,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from gradverify.core.decide.context import ExcuseContext, JudgingContext, focused
+from gradverify.core.decide.context import COLUMNS_EXAMINED, ExcuseContext, JudgingContext, focused
 from gradverify.core.decide.ladder import DEPTH
 from gradverify.core.decide.verdict import Code, Judged, Reason, decide, span
 from gradverify.core.estimate.samples import (
@@ -37,7 +37,7 @@ from gradverify.core.forward.step_noise import RUN, SMALL_STEP, SPACINGS, noise_
 from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.limits import LARGEST
 from gradverify.core.model.magnitudes import any_set
-from gradverify.core.tuning import COLUMNS_EXAMINED, LOST_UNITS, SMALL_PART
+from gradverify.core.tuning import LOST_UNITS, SMALL_PART
 
 _WIDEST = 1e-3  # of the larger slope: greatest gap between the slopes of a hidden kink, and so greatest error
 _ALIKE = 1e-3  # of |claim - finest difference|: differences this near the finest one lie on the same stair

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import chain
 
 import torch
 from torch import Tensor
@@ -136,7 +137,7 @@ def _pattern_holds(context: JudgingContext, judged: Judged, structure: Structure
     column_of = context.column_groups.column_of[:, rough]
     in_columns = torch.zeros_like(context.sampled.point, dtype=torch.bool)
     in_columns[column_of[column_of >= 0]] = True
-    sets = (~in_columns, *_halves(context, structure))
+    sets = chain((~in_columns,), _halves(context, structure))
     return all(_others_unchanged(context, rough, moving, generator) for moving in sets)
 
 
@@ -151,13 +152,7 @@ def _adds_up(column_groups: ColumnGroups, claimed: Tensor, cotangent: Tensor, vj
 
 
 def _halves(context: JudgingContext, structure: Structure) -> Iterator[Tensor]:
-    """Yield sets of coordinates, (n,) bool: half of the slices of a confined input dimension at a time.
-
-    The slices are taken in blocks, of which an output depends on one or two that are neighbours. The blocks have the
-    numbers of a Gray code. Since neighbours differ in one bit, any other block differs from both in some bit, so that a
-    set has it and neither of them. Slices in the same block as an output's own are separated if the blocks begin
-    between them.
-    """
+    """Yield sets of coordinates, (n,) bool: half of the slices of a confined input dimension at a time."""
     widths: dict[tuple[TensorPart, int], int] = {}
     for link in structure.patterns:
         for dimension, window in enumerate(link.windows):
@@ -165,17 +160,28 @@ def _halves(context: JudgingContext, structure: Structure) -> Iterator[Tensor]:
                 place = (link.source, dimension)
                 widths[place] = max(widths.get(place, 1), period_of(window))
     for (source, dimension), width in widths.items():
-        size, block = source.shape[dimension], max(1, width - 1)
+        size = source.shape[dimension]
         shape = [size if axis == dimension else 1 for axis in range(len(source.shape))]
-        for begin in sorted({0, block // 2}):
-            number = (torch.arange(size) + begin) // block
-            code = number ^ (number >> 1)
-            for bit in range(int(number[-1]).bit_length()):
-                for value in (0, 1):
-                    slices = (code >> bit) % 2 == value
-                    mask = torch.zeros(context.sampled.point.shape, dtype=torch.bool)
-                    mask[source.coordinates] = slices.reshape(shape).expand(source.shape).reshape(-1)
-                    yield mask.to(context.sampled.point.device)
+        for slices in _separating_halves(size, width):
+            mask = torch.zeros(context.sampled.point.shape, dtype=torch.bool)
+            mask[source.coordinates] = slices.reshape(shape).expand(source.shape).reshape(-1)
+            yield mask.to(context.sampled.point.device)
+
+
+def _separating_halves(size: int, width: int) -> Iterator[Tensor]:
+    """Yield sets of slices, (size,) bool: one at least has a given slice, and none of a window of `width` elsewhere.
+
+    The slices are taken in blocks, of which a window touches one, or two neighbours. The blocks are numbered by a Gray
+    code, in which neighbours differ in one bit. Any other block differs from both in some other bit, so that a set has
+    it and neither of them. Slices in the same block as the window are separated from it if a block begins between them.
+    """
+    block = max(1, width - 1)
+    for begin in sorted({0, block // 2}):
+        number = (torch.arange(size) + begin) // block
+        code = number ^ (number >> 1)
+        for bit in range(int(number[-1]).bit_length()):
+            one = (code >> bit) % 2 == 1
+            yield from (one, ~one)
 
 
 def _others_unchanged(context: JudgingContext, rough: Tensor, moving: Tensor, generator: torch.Generator) -> bool:

@@ -164,8 +164,8 @@ def fits_sampled_wrong(entries: BlockEntries, predicted: Tensor, scale: float = 
 def contradicts_sampled_right(entries: BlockEntries, predicted: Tensor) -> bool:
     """True if a pattern contradicts far more right entries than may be spoilt, by an estimate.
 
-    `predicted` (k,) are its values at the sampled right entries. A pattern that has as many nonzero entries as there
-    are affects at most the wrong ones and twice the nonzero ones.
+    `predicted` (k,) are its values at the sampled right entries. A rearrangement has no more nonzero entries
+    than the block, and affects at most the wrong ones and twice the nonzero ones.
     """
     off = (entries.claimed[entries.sampled_right] - predicted).abs() > entries.slack[entries.sampled_right]
     return int(off.sum()) * entries.share_of_sampled_right > _SPOILT_IN_SAMPLE

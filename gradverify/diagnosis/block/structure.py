@@ -53,8 +53,9 @@ def axis_masks(entries: BlockEntries, axis: Axis) -> AxisMasks:
 
 def _would_show(entries: BlockEntries) -> Tensor:
     """Mask (m, n) of entries in which the typical relative error of wrong entries would exceed the slack."""
-    claimed, numeric = entries.sampled_wrong.claimed, entries.numeric[entries.sampled_wrong.places]
-    typical = float(((claimed - numeric).abs() / torch.maximum(claimed.abs(), numeric.abs())).median())
+    sample = entries.sampled_wrong
+    largest = torch.maximum(sample.claimed.abs(), entries.numeric[sample.places].abs())
+    typical = float((sample.error / largest).median())
     size = torch.maximum(entries.claimed.abs(), entries.numeric.abs())
     return entries.wrong | (entries.slack <= typical * size)
 
