@@ -100,7 +100,7 @@ RIGHT: dict[str, tuple[Callable[..., Tensor], tuple[Tensor, ...]]] = {
     "topk": (lambda x: x.topk(3).values, (tied(9),)),
     "maximum": (torch.maximum, (tied(200), tied(200, seed=1))),
     "minimum": (torch.minimum, (tied(20), tied(20, seed=1))),
-    "clamp": (lambda x: x.clamp(0, 1), (tied(600),)),
+    "clamp": (lambda x: x.clamp(0, 1), (tied(3000),)),
     "max_pool1d": (lambda x: functional.max_pool1d(x, 3), (tied(2, 3, 12),)),
     "max_pool2d, overlapping": (lambda x: functional.max_pool2d(x, 3, 2, 1), (tied(2, 2, 8, 8),)),
     "cdist": (torch.cdist, (tied(5, 2), tied(6, 2, seed=1))),
