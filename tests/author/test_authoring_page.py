@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.lent import Commands
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "authoring.md").read_text(encoding="utf-8")
@@ -32,18 +32,11 @@ def without_numbers(text: str) -> list[str]:
 @pytest.mark.parametrize(
     ("command", "printed"), [each for section in ("check", "init", "missing") for each in transcripts(section)]
 )
-def test_transcript_is_what_is_printed(tmp_path: Path, command: str, printed: str) -> None:
-    (tmp_path / "ops.py").write_text(OPS, encoding="utf-8")
-    (tmp_path / "specs").mkdir()
-    (tmp_path / "specs" / "gelu.yaml").write_text(GELU, encoding="utf-8")
+def test_transcript_is_what_is_printed(commands: Commands, command: str, printed: str) -> None:
+    (commands.folder / "ops.py").write_text(OPS, encoding="utf-8")
+    (commands.folder / "specs").mkdir()
+    (commands.folder / "specs" / "gelu.yaml").write_text(GELU, encoding="utf-8")
     program, *words = shlex.split(command)
     assert program == "gradverify"
-    ran = subprocess.run(
-        [sys.executable, "-m", "gradverify", *words],
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env={"PATH": "", "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"},
-    )
-    assert without_numbers(ran.stdout) == without_numbers(printed)
+    ran = commands(*words)
+    assert without_numbers(ran.stdout + ran.stderr) == without_numbers(printed)

@@ -17,15 +17,17 @@ from gradverify.author.finding import find as finding
 from gradverify.author.specs import author, planned
 from gradverify.run.engines.open import open_engine
 from tests.author.test_authoring_page import OPS
+from tests.lent import Commands
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "ops.py").write_text(OPS, encoding="utf-8")
-    (tmp_path / "other.yaml").write_text("function: a.b:F\ndraft: later\ninputs: {x: 1}\n", encoding="utf-8")
-    return tmp_path
+def folder(commands: Commands) -> Path:
+    """Return the folder that `commands` run in, with a module and a spec."""
+    (commands.folder / "ops.py").write_text(OPS, encoding="utf-8")
+    (commands.folder / "other.yaml").write_text("function: a.b:F\ndraft: later\ninputs: {x: 1}\n", encoding="utf-8")
+    return commands.folder
 
 
 def gradverify(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -33,22 +35,22 @@ def gradverify(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, env={**os.environ, "PYTHONUTF8": "1"})
 
 
-def test_the_spec_of_a_wrong_function_fails(folder: Path) -> None:
-    made = gradverify(folder, "init", "ops.py")
+def test_the_spec_of_a_wrong_function_fails(commands: Commands, folder: Path) -> None:
+    made = commands("init", "ops.py")
     assert (made.returncode, made.stdout) == (
         0,
         "ops.py:ClippedReLU\twritten\tspecs/ops/ClippedReLU.yaml\tx [3, 4], clip 1.5\n",
     )
     assert made.stderr == "gradverify: 1 function: 1 spec written; verify them with `gradverify run specs/`\n"
-    ran = gradverify(folder, "run", "specs")
+    ran = commands("run", "specs")
     assert (ran.returncode, "cause missing-mask" in ran.stdout) == (1, True)
 
 
-def test_a_file_that_is_there_is_not_replaced(folder: Path) -> None:
+def test_a_file_that_is_there_is_not_replaced(commands: Commands, folder: Path) -> None:
     spec = folder / "specs" / "ops" / "ClippedReLU.yaml"
     spec.parent.mkdir(parents=True)
     spec.write_text("# mine\n", encoding="utf-8")
-    made = gradverify(folder, "init", "ops.py")
+    made = commands("init", "ops.py")
     assert (made.returncode, made.stdout) == (
         0,
         "ops.py:ClippedReLU\texists\tspecs/ops/ClippedReLU.yaml\tnot replaced\n",
@@ -60,34 +62,34 @@ def test_a_file_that_is_there_is_not_replaced(folder: Path) -> None:
     ("place", "said"),
     [("nowhere", "nowhere: there is no such package, module, file or folder; "), ("other.yaml", "other.yaml: ")],
 )
-def test_without_a_package_it_is_usage(folder: Path, place: str, said: str) -> None:
-    made = gradverify(folder, "init", place)
+def test_without_a_package_it_is_usage(commands: Commands, folder: Path, place: str, said: str) -> None:
+    made = commands("init", place)
     assert (made.returncode, made.stdout) == (2, "")
     assert made.stderr.startswith(f"gradverify: {said}")
 
 
-def test_nothing_found_says_what_was_looked_for(folder: Path) -> None:
+def test_nothing_found_says_what_was_looked_for(commands: Commands, folder: Path) -> None:
     (folder / "plain.py").write_text("x = 1\n", encoding="utf-8")
-    made = gradverify(folder, "init", "plain.py")
+    made = commands("init", "plain.py")
     assert made.returncode == 2
     assert made.stderr.startswith(
         "gradverify: plain.py: no function with a gradient in 1 module; looked for subclasses of"
     )
 
 
-def test_a_folder_of_tests_says_that_tests_are_left_out(folder: Path) -> None:
-    (folder / "tests").mkdir()
-    (folder / "tests" / "test_ops.py").write_text(OPS, encoding="utf-8")
-    made = gradverify(folder, "init", "tests")
+def test_a_folder_of_tests_says_that_tests_are_left_out(tmp_path: Path) -> None:
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_ops.py").write_text(OPS, encoding="utf-8")
+    made = gradverify(tmp_path, "init", "tests")  # in this process, `tests` is a package
     assert made.returncode == 2
     assert made.stderr.startswith("gradverify: tests: no module to look into; tests, setup.py and ")
 
 
-def test_missing_ends_with_1_until_a_spec_names_it(folder: Path) -> None:
-    before = gradverify(folder, "list", "--missing", "ops.py", "other.yaml")
+def test_missing_ends_with_1_until_a_spec_names_it(commands: Commands, folder: Path) -> None:
+    before = commands("list", "--missing", "ops.py", "other.yaml")
     assert (before.returncode, before.stdout) == (1, "ops.py:ClippedReLU\n")
-    gradverify(folder, "init", "ops.py")
-    after = gradverify(folder, "list", "--missing", "ops.py")
+    commands("init", "ops.py")
+    after = commands("list", "--missing", "ops.py")
     assert (after.returncode, after.stdout) == (0, "")
     assert after.stderr == "gradverify: 1 function, each named by a spec\n"
 
@@ -162,17 +164,17 @@ def test_what_hangs_costs_its_own_function_only(package: Path, monkeypatch: pyte
     write(package / "several", "hang_import", at_import=HANG)
     monkeypatch.chdir(package)
     monkeypatch.syspath_prepend(package)
-    monkeypatch.setattr(finding, "_TIMEOUT", 5.0)
-    monkeypatch.setattr(specs, "_SECONDS", 5.0)
+    monkeypatch.setattr(finding, "_TIMEOUT", 3.0)
+    monkeypatch.setattr(specs, "_SECONDS", 3.0)
     with closing(open_engine()) as engine:
         found = finding.find(["several"], engine)
         made = {each.found.module.shown: each.reason for each in author(planned(found, package), found, engine)}
     assert made == {
         "several.first": "",
         "several.last": "",
-        "several.hang_forward": "could not infer the inputs: a try timed out after 5 s, last in"
+        "several.hang_forward": "could not infer the inputs: a try timed out after 3 s, last in"
         " several/hang_forward.py:10 in forward",
-        "several.hang_import": "importing several.hang_import timed out after 5 s, last in several/hang_import.py:4 in"
+        "several.hang_import": "importing several.hang_import timed out after 3 s, last in several/hang_import.py:4 in"
         " <module>; say the inputs",
     }
 

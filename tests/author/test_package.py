@@ -60,6 +60,15 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.fixture(scope="module")
+def inferred(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the specs that `init` writes for the package."""
+    folder = tmp_path_factory.mktemp("project")
+    made = gradverify(python, folder, "init", "handmade", "-o", "inferred")
+    assert made.returncode == 0, made.stderr
+    return folder / "inferred"
+
+
 def gradverify(python: Path, project: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return ran(python, project, "gradverify", *words)
 
@@ -98,14 +107,12 @@ def test_check_says_the_same_as_a_spec(python: Path, project: Path) -> None:
     assert right.returncode == 0, right.stderr
 
 
-def test_init_finds_all_and_infers_seven(python: Path, project: Path) -> None:
-    made = gradverify(python, project, "init", "handmade", "-o", "inferred")
-    assert made.returncode == 0, made.stderr
-    found = verdicts(python, project, "inferred")
+def test_init_finds_all_and_infers_seven(python: Path, inferred: Path) -> None:
+    found = verdicts(python, inferred.parent, "inferred")
     assert set(found) >= {*VERDICTS, UNIMPORTABLE}
-    inferred = {name: verdict for name, verdict in found.items() if verdict != {"skip"}}
-    assert len(inferred) >= (7 if HAS_COMPILER else 6)
-    assert inferred == {name: {VERDICTS[name]} for name in inferred}
+    by_inputs = {name: verdict for name, verdict in found.items() if verdict != {"skip"}}
+    assert len(by_inputs) >= (7 if HAS_COMPILER else 6)
+    assert by_inputs == {name: {VERDICTS[name]} for name in by_inputs}
 
 
 def test_record_gives_specs_that_run_for_all_that_is_called(python: Path, project: Path) -> None:
@@ -116,11 +123,11 @@ def test_record_gives_specs_that_run_for_all_that_is_called(python: Path, projec
     assert verdicts(python, project, "recorded") == {name: {verdict} for name, verdict in VERDICTS.items()}
 
 
-def test_list_missing_names_what_no_spec_names(python: Path, project: Path) -> None:
+def test_list_missing_names_what_no_spec_names(python: Path, project: Path, inferred: Path) -> None:
     before = gradverify(python, project, "list", "--missing", "handmade", "specs")
     assert before.returncode == 1, before.stderr
     assert UNIMPORTABLE in before.stdout
     assert not [name for name in VERDICTS if name in before.stdout]
-    gradverify(python, project, "init", "handmade", "-o", "specs/inferred")
+    shutil.copytree(inferred, project / "specs" / "inferred")
     after = gradverify(python, project, "list", "--missing", "handmade", "specs")
     assert after.returncode == 0, after.stdout

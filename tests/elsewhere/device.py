@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from typing import Any
 
 import torch
@@ -101,53 +102,62 @@ def moved(value: Any) -> Any:
     return value
 
 
+@cache
+def _known(operation: Any) -> tuple[str, bool]:
+    """Return the name of an operation, and whether it changes the shape of a tensor itself; asking torch is slow."""
+    return operation.overloadpacket.__name__, torch.Tag.inplace_view in operation.tags
+
+
 def _computed(operation: Any, args: Any, kwargs: Any) -> Any:
     """Return what the CPU makes of the tensors that are held."""
-    name = operation.overloadpacket.__name__
+    name, reshapes = _known(operation)
     given: list[Any] = []
 
     def held(value: Any) -> Any:
         given.append(value)
         return _held(value)
 
-    plain_args, plain_kwargs = _each((args, kwargs), held)
+    plain_args, plain_kwargs = _each(args, held), _each(kwargs, held)
+    tensors = [each for each in given if isinstance(each, Tensor)]
     if name not in _COPIES:
-        _refuse(name, given)
-    _count(name, given)
+        _refuse(name, tensors)
+    _count(name, tensors)
     target = kwargs.get("device")
     if name == "_to_copy" and target is not None and torch.device(target).type == "cpu":
         WAITS["copied to the CPU"] += 1
         return operation(*plain_args, **plain_kwargs)
     found = operation(*plain_args, **plain_kwargs)
-    if torch.Tag.inplace_view in operation.tags:  # what changes the shape of a tensor itself
+    if reshapes:
         from torch.utils._mode_utils import no_dispatch
 
         with no_dispatch():
             operation(*args, **kwargs)
         return args[0]
-    known = {id(each.held): each for each in given if isinstance(each, Elsewhere)}
+    known = {id(each.held): each for each in tensors if type(each) is Elsewhere}
     return _each(found, lambda value: _ours(value, known))
 
 
 def _each(value: Any, change: Callable[[Any], Any]) -> Any:
     """Return nested tuples, lists and mappings with every value in them changed; torch's own `tree_map` is slow."""
+    if isinstance(value, Tensor):  # the usual case
+        return change(value)
+    if isinstance(value, list):
+        return [_each(part, change) for part in value]
+    if isinstance(value, tuple):
+        return tuple([_each(part, change) for part in value])
     if isinstance(value, dict):
         return {key: _each(part, change) for key, part in value.items()}
-    if isinstance(value, tuple | list):
-        parts = [_each(part, change) for part in value]
-        return tuple(parts) if isinstance(value, tuple) else parts
     return change(value)
 
 
-def _refuse(name: str, given: Iterable[Any]) -> None:
-    for each in given:
-        if isinstance(each, Tensor) and not isinstance(each, Elsewhere) and (each.dim() > 0 or name in _INDEXED):
+def _refuse(name: str, tensors: Iterable[Tensor]) -> None:
+    for each in tensors:
+        if type(each) is not Elsewhere and (each.dim() > 0 or name in _INDEXED):
             raise RuntimeError(f"{name}: tensors on {NAME}:0 and on the CPU, of shape {tuple(each.shape)}")
 
 
-def _count(name: str, given: Iterable[Any]) -> None:
-    masks = any(isinstance(each, Tensor) and each.dtype is torch.bool for each in given)
-    if name in _WAITED_FOR or (name in _INDEXED and masks):
+def _count(name: str, tensors: Iterable[Tensor]) -> None:
+    if name in _WAITED_FOR or (name in _INDEXED and any(each.dtype is torch.bool for each in tensors)):
         WAITS[name] += 1
 
 
@@ -163,7 +173,11 @@ def _ours(value: Any, known: Mapping[int, Elsewhere]) -> Any:
     if id(value) in known:
         return known[id(value)]
     # Whoever computes with what is held sees no zeros, conjugates or negatives that are only said to be so.
-    return Elsewhere(value.new_zeros(value.shape) if value._is_zerotensor() else value.resolve_conj().resolve_neg())
+    if value._is_zerotensor():
+        value = value.new_zeros(value.shape)
+    elif value.is_conj() or value.is_neg():
+        value = value.resolve_conj().resolve_neg()
+    return Elsewhere(value)
 
 
 def _empty(size: Any, dtype: Any = None, memory_format: Any = None, **_: Any) -> Tensor:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from tests.lent import Commands
@@ -46,7 +47,8 @@ def record(folder: Path, *words: str) -> Ran:
     return run(folder, "-m", "gradverify", "record", *words)
 
 
-def run_here(commands: Commands, *words: str) -> Ran:
-    """Run a command of gradverify in this process. What a recorded command prints itself is not kept."""
+def run_here(commands: Commands, *words: str, printed: pytest.CaptureFixture[str] | None = None) -> Ran:
+    """Run a command of gradverify in this process. What a recorded command prints itself is kept with `printed`."""
     done = commands(*words)
-    return Ran(code=done.returncode, out=done.stdout, err=done.stderr, folder=commands.folder)
+    out, err = printed.readouterr() if printed else ("", "")
+    return Ran(code=done.returncode, out=out + done.stdout, err=err + done.stderr, folder=commands.folder)

@@ -157,16 +157,19 @@ for call in (torch.ops.recorded.shifted, torch.ops.recorded.shifted.default, tor
         import traceback
         traceback.print_exc()
 print(torch.ops.recorded.shifted, list(torch.ops.recorded.outer))
-torch.ops.recorded.outer(torch.ones(3))
+torch.ops.recorded.plain(torch.ones(3))
 torch.ops.recorded.shifted(torch.ones(3), torch.ones(3, requires_grad=True))
 torch.ops.recorded.shifted(torch.ones(3), -2.0)
 """
 
 
-def test_a_command_that_calls_operators_says_what_it_says_without(project: Path) -> None:
+def test_a_command_that_calls_operators_says_what_it_says_without(
+    commands: Commands, capfd: pytest.CaptureFixture[str]
+) -> None:
+    project = with_ops(commands.folder)
     (project / "raises.py").write_text(RAISES, encoding="utf-8")
     plain = run(project, "raises.py")
-    ran = record(project, "--", sys.executable, "raises.py")
+    ran = run_here(commands, "record", "--", sys.executable, "raises.py", printed=capfd)
     assert "ValueError: a negative shift" in plain.err and "UserWarning" in plain.err
     assert (ran.code, ran.out) == (plain.code, plain.out)
     assert ran.err.startswith(plain.err)
@@ -246,12 +249,11 @@ def test_a_second_recording_replaces_nothing(commands: Commands) -> None:
 
 
 def test_init_leaves_a_recorded_function_of_a_package_alone(commands: Commands) -> None:
-    project = with_ops(commands.folder)
-    package = project / "handmade" / "inner"
+    package = commands.folder / "handmade" / "inner"
     package.mkdir(parents=True)
     for file in (package.parent / "__init__.py", package / "__init__.py"):
         file.touch()
-    (package / "ops.py").write_text(OPS, encoding="utf-8")
+    (package / "ops.py").write_text(OPS.partition("class Lookup")[0], encoding="utf-8")
     code = "import torch; from handmade.inner import ops; ops.power(torch.arange(9.0), 2)"
     recorded = run_here(commands, "record", "--", sys.executable, "-c", code)
     assert "  specs/handmade/inner/ops/Power.yaml  2 cases from 1 call\n" in recorded.err
@@ -297,9 +299,10 @@ def test_mistakes_in_the_options_start_nothing(project: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs signals")
-def test_a_command_that_a_signal_ends_is_128_more(project: Path) -> None:
+def test_a_command_that_a_signal_ends_is_128_more(commands: Commands) -> None:
+    with_ops(commands.folder)
     code = "import os, ops; ops.power(ops.real(3), 2); os.kill(os.getpid(), 9)"
-    ran = record(project, "--", sys.executable, "-c", code)
+    ran = run_here(commands, "record", "--", sys.executable, "-c", code)
     assert ran.code == 128 + 9
     assert "recorded 1 call of 1 Function" in ran.err
 

@@ -66,7 +66,7 @@ def test_class_of_the_tests():
 
 
 def test_other_process():
-    subprocess.run([sys.executable, "-c", "import ops; ops.twice(ops.real(40), 2.5)"], check=True)
+    subprocess.run([sys.executable, "-c", "import ops; ops.Grouped.apply(ops.real(40, 8), 4)"], check=True)
 """
 
 
@@ -99,7 +99,7 @@ def test_a_session_is_recorded(commands: Commands, workers: tuple[str, ...]) -> 
         "recorded 6 calls of 3 Functions, specs in specs",
         "  specs/ops/Power.yaml        4 cases from 4 calls",
         "  specs/test_ops/InTest.yaml  2 cases from 1 call",
-        "  specs/ops/twice.yaml        2 cases from 1 call",
+        "  specs/ops/Grouped.yaml      2 cases from 1 call",
     ]
     assert "from `pytest tests -p no:cacheprovider" in (project / "specs" / "ops" / "Power.yaml").read_text()
     (in_test,) = ran.spec("test_ops/InTest")

@@ -1,5 +1,8 @@
 // log(1 + exp(x)), with its gradient.
-#include <ATen/ATen.h>
+#include <ATen/ops/exp.h>
+#include <ATen/ops/log1p.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/sigmoid.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
@@ -14,7 +17,7 @@ class SoftPlus : public torch::autograd::Function<SoftPlus> {
 
   static torch::autograd::variable_list backward(
       torch::autograd::AutogradContext* ctx, torch::autograd::variable_list grads) {
-    return {grads[0] * at::sigmoid(ctx->get_saved_variables()[0])};
+    return {at::mul(grads[0], at::sigmoid(ctx->get_saved_variables()[0]))};
   }
 };
 
