@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PYTEST := -m pytest --numprocesses auto --dist loadgroup
+# Many containers set it. Then every process, of which the tests start hundreds, would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: run test check test-all format-check lint types format docs site pictures wheel release-check lock oldest newest clean
 
@@ -58,9 +60,7 @@ release-check: $(READY)
 
 # uv installs in a seventh of pip's time. It reads none of pip's settings, so it is told what the environment says of
 # where pip looks for packages; where it fails all the same, pip installs.
-# compileall uses all cores, where pip uses one. It compiles gradverify too: where PYTHONDONTWRITEBYTECODE is set, as in
-# many containers, every process would compile it anew. It fails at files for other versions of Python, which some
-# packages hold.
+# Nothing is compiled yet: of torch and all others, what is imported is a tenth, and is kept once it is compiled.
 PLACES := $(PIP_FIND_LINKS:%=--find-links '%') $(PIP_INDEX_URL:%=--default-index '%') \
     $(PIP_EXTRA_INDEX_URL:%=--index '%') $(if $(PIP_NO_INDEX),--no-index)
 DEVELOPMENT := --constraint constraints.txt --no-build-isolation --editable '.[dev]'
@@ -70,7 +70,6 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt setuptools uv
 	$(BIN)/uv pip install --quiet --no-cache --python $(BIN)/python $(PLACES) $(DEVELOPMENT) || \
 	    $(BIN)/python -m pip install --quiet --no-compile $(DEVELOPMENT)
-	$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib gradverify || true
 	touch $@
 
 # Pins the newest version of every package that pyproject.toml and constraints.in allow, on all platforms.
