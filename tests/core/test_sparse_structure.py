@@ -240,8 +240,10 @@ def sum_of_three(x: Tensor) -> Tensor:
     return x + torch.cat([x[1:], zero]) + torch.cat([zero, x[:-1]])
 
 
-@pytest.mark.parametrize(("at_kinks", "mismatched"), [(0.0, 1), (2.0, 191)])
-@pytest.mark.parametrize(("row", "column"), [(8, 3), (8, 6), (16, 5), (32, 50), (31, 40)])
+@pytest.mark.parametrize(
+    ("at_kinks", "mismatched", "row", "column"),
+    [(0.0, 1, 8, 3), (0.0, 1, 8, 6), (0.0, 1, 16, 5), (0.0, 1, 32, 50), (0.0, 1, 31, 40), (2.0, 191, 8, 3)],
+)
 def test_one_more_input_is_found_where_all_outputs_are_at_kinks(
     at_kinks: float, mismatched: int, row: int, column: int
 ) -> None:
