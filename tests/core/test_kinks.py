@@ -147,3 +147,14 @@ def test_gradient_of_relu_network_passes_at_order_2(seed: int) -> None:
     shapes = ((16, 10), (10, 20), (20, 4))
     inputs = [torch.randn(shape, dtype=torch.float64, generator=generator).requires_grad_() for shape in shapes]
     assert gradgradcheck(lambda x, w, v: (x @ w).relu() @ v, *inputs).verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize("apart", [1e-7, 1e-6, 3e-6, 1e-5])
+@pytest.mark.parametrize(("factor", "verdict"), [(1.0, Verdict.PASS), (-1.0, Verdict.FAIL), (0.0, Verdict.FAIL)])
+def test_kinks_of_many_inputs_nearby_are_no_noise(apart: float, factor: float, verdict: Verdict) -> None:
+    """The loss of predictions near their targets: along a direction that moves all, it has a kink for each."""
+    generator = torch.Generator().manual_seed(0)
+    target = torch.randn(100, dtype=torch.float64, generator=generator)
+    relative = apart * torch.randn(100, dtype=torch.float64, generator=generator)
+    function = with_backward(lambda x: (x - target).abs().sum(), lambda grad, x: factor * grad * (x - target).sign())
+    assert gradcheck(function, (target * (1 + relative)).requires_grad_()).verdict is verdict

@@ -71,6 +71,8 @@ def _softmax(x: Tensor) -> Tensor:
     return x.softmax(-1)
 
 
+_TARGETS = torch.randn(100, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
 WRONG: tuple[Wrong, ...] = (
     wrong("one entry of sin off by 1e-6", with_backward(torch.sin, _one_entry), "x", (3,), (3,), x=normal(6)),
     wrong("square without its 2", with_backward(torch.square, lambda g, x: g * x), "x", (0,), (0,), x=normal(3)),
@@ -91,6 +93,14 @@ WRONG: tuple[Wrong, ...] = (
         (0,),
         (0,),
         x=at(1.00001, 2.0),
+    ),
+    wrong(
+        "distance from 100 targets 1e-5 away, wrong sign",
+        with_backward(lambda x: (x - _TARGETS).abs().sum(), lambda g, x: -g * (x - _TARGETS).sign()),
+        "x",
+        (),
+        (0,),
+        x=at((_TARGETS * (1 + 1e-5 * _TARGETS.roll(1))).tolist()),
     ),
     wrong(
         "clamp that ignores its upper bound",

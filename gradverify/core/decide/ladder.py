@@ -127,7 +127,8 @@ def _by_finer_steps(context: JudgingContext, samples: Samples, height: Tensor | 
     Steps longer than a ripple average it out. Noise has no derivative at finer steps; if they show a definite one, and
     clearly a different one, the claim is compared with that.
     """
-    accused = (judged.code == Code.MISMATCH) & (context.noise.level > CLEARLY_ABOVE * context.noise.rounding)
+    accused = (judged.code == Code.MISMATCH) | (judged.code == Code.KINK)
+    accused &= context.noise.upper_level > CLEARLY_ABOVE * context.noise.rounding
     if not any_set(accused):
         return judged
     noise = rounding_only(context.noise, context.sampled)
