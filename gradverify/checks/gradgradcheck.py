@@ -17,18 +17,18 @@ from gradverify.checks.gradcheck import RANDOM
 from gradverify.checks.symmetry import asymmetric
 from gradverify.checks.torch_gradcheck import run_gradgradcheck
 from gradverify.checks.untracked import containers_seen, never_called, without_backward
-from gradverify.core.decide.context import JudgingContext, Reconsider
+from gradverify.core.decide.context import JudgingContext, Reconsider, of_column_groups
 from gradverify.core.decide.verdict import Code, Judged, Reason, decide
 from gradverify.core.estimate.column_groups import single_columns
 from gradverify.core.estimate.nonsmooth import classify_ladder
-from gradverify.core.estimate.samples import joined
+from gradverify.core.estimate.samples import BAR_FACTOR, Estimate, difference_noise, joined
 from gradverify.core.estimate.stencil import sample
-from gradverify.core.estimate.tableau import coarse_steps, fine_steps
+from gradverify.core.estimate.tableau import HALVINGS, coarse_steps, fine_steps, tableau
 from gradverify.core.forward.length_scales import scales
 from gradverify.core.forward.noise import measure
 from gradverify.core.forward.repeatable import Repeatable, made_repeatable
 from gradverify.core.forward.sampler import Sampler, sampler
-from gradverify.core.model.limits import keeping
+from gradverify.core.model.limits import chunks, keeping
 from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import Rejected, once_differentiable, record, vjp_problem
 from gradverify.errors import EvaluationError
@@ -37,6 +37,7 @@ from gradverify.result import CheckResult, Verdict
 
 NAME = "gradgradcheck"
 SERIES = 200  # of its codes
+_OF_SLOPE = 4.0  # times the noise of a central difference: noise of a slope between one step and a quarter of it
 
 
 def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) -> CheckResult:
@@ -130,7 +131,8 @@ def _failed(problem: Problem, error: EvaluationError) -> CheckResult:
 def _kinks_of(first: Repeatable, settings: Settings) -> Reconsider:
     """Return a function that turns jumps of the vjp into kinks where the forward has a kink.
 
-    The vjp jumps at a kink of the forward; this is not an error of the second derivative.
+    The vjp jumps at a kink of the forward; this is not an error of the second derivative. A claim far from the slopes
+    of the vjp on both sides of the jump may be one: it is left undetermined, since at ties there are further pieces.
     """
 
     def reconsider(context: JudgingContext, chosen: Tensor, judged: Judged) -> Judged:
@@ -141,14 +143,43 @@ def _kinks_of(first: Repeatable, settings: Settings) -> Reconsider:
         column_of = context.column_groups.column_of[chosen]
         columns = torch.unique(column_of[jumps])
         kinked = columns[_kinked_columns(first.sampled, columns, settings.seed)]
+        of_forward = jumps & torch.isin(column_of, kinked)
         finite = torch.isfinite(context.claimed[chosen])  # NaN or inf does not lie between two slopes
         rules = [
-            (jumps & torch.isin(column_of, kinked), Reason.KINK_OF_FORWARD),
+            (of_forward, Reason.KINK_OF_FORWARD),
+            (of_forward & _unlike_both_sides(context, chosen, of_forward), Reason.UNLIKE_BOTH_SIDES),
             (jumps & ~close & ~finite, Reason.DIFFERS),
         ]
         return decide(judged, rules)
 
     return reconsider
+
+
+def _unlike_both_sides(context: JudgingContext, chosen: Tensor, entries: Tensor) -> Tensor:
+    """Mask of `entries` (C, m) whose claim is clearly outside the slopes of the vjp on the two sides of the point.
+
+    The slopes are those between two samples on the same side, so that a jump at the point is in none of them. Where
+    they are not known, no claim is outside.
+    """
+    unlike, steps = torch.zeros_like(entries), coarse_steps(context.lengths)
+    steps = replace(steps, factors=steps.factors[HALVINGS:])
+    rows = entries.any(dim=1).nonzero().squeeze(1)
+    for part in chunks(rows, 2 * len(steps.factors) * context.numbers_per_sample):
+        samples = sample(context.sampled, context.column_groups, chosen[part], steps)
+        noise = _OF_SLOPE * difference_noise(context.noise, samples)[:, :-1]
+        left = _slope_beside(samples.minus, -samples.back, noise)
+        right = _slope_beside(samples.plus, samples.forth, noise)
+        claimed, allowance = context.claimed[chosen[part]], of_column_groups(context.allowance, chosen[part])
+        slack = BAR_FACTOR * (left.bar + right.bar) + allowance.atol + allowance.rtol * claimed.abs()
+        low, high = torch.minimum(left.value, right.value) - slack, torch.maximum(left.value, right.value) + slack
+        unlike[part] = (claimed < low) | (claimed > high)
+    return unlike
+
+
+def _slope_beside(values: Tensor, distance: Tensor, noise: Tensor) -> Estimate:
+    """Return the derivative (C, m) on one side of the point, from outputs (C, K, m) at distances (C, K, 1 or m)."""
+    slopes = values.diff(dim=1) / distance.diff(dim=1)
+    return tableau(slopes, noise, torch.isfinite(slopes), distance[:, :-1].abs())
 
 
 def _kinked_columns(sampled: Sampler, columns: Tensor, seed: int) -> Tensor:

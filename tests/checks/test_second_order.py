@@ -224,3 +224,43 @@ def test_a_wrong_second_derivative_for_another_reason_gets_no_reason() -> None:
 def test_a_backward_that_is_not_linear_is_not_called_undifferentiable() -> None:
     result = checked(sine(lambda ctx, x, grad: (grad * x.cos()).clamp(-0.1, 0.1).detach()), X)
     assert "GV501" not in {finding.code for finding in result.findings}
+
+
+class Squares(Function):
+    """3x², with a right gradient, and a second derivative that is multiplied by a factor."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, factor: float) -> Tensor:
+        ctx.save_for_backward(x)
+        ctx.factor = factor
+        return 3 * x * x
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        (x,) = ctx.saved_tensors
+        return SlopesOfSquares.apply(x, grad, ctx.factor), None
+
+
+class SlopesOfSquares(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, grad: Tensor, factor: float) -> Tensor:
+        ctx.save_for_backward(x, grad)
+        ctx.factor = factor
+        return 6 * x * grad
+
+    @staticmethod
+    def backward(ctx: Any, second: Tensor) -> Any:
+        x, grad = ctx.saved_tensors
+        return ctx.factor * 6 * grad * second, 6 * x * second, None
+
+
+@pytest.mark.parametrize("count", [1, 5, 60])
+@pytest.mark.parametrize(("factor", "passes"), [(1.0, True), (2.0, False), (0.0, False), (-1.0, False)])
+def test_a_kink_of_forward_hides_no_wrong_second_derivative(count: int, factor: float, passes: bool) -> None:
+    x = double([0.0] * count)
+    for function in (
+        lambda x: x.abs().sum() + Squares.apply(x, factor).sum(),
+        lambda x: x.abs() + Squares.apply(x, factor),
+        lambda x: torch.cat([x.relu(), Squares.apply(x, factor)]),
+    ):
+        assert (checked(function, x).verdict is Verdict.PASS) is passes

@@ -88,6 +88,7 @@ class Reason(IntEnum):
         Code.UNDETERMINED,
         "what backward returns a few units of rounding away scatters by as much as the error",
     )
+    UNLIKE_BOTH_SIDES = Code.UNDETERMINED, "the first derivative jumps, and has another slope on both sides"
     POSSIBLE_OBLIQUE_KINK = Code.UNDETERMINED, "a kink that no single input shows may explain the error"
     LARGER_STEPS_AGREE = Code.UNDETERMINED, "larger steps agree; the finest may lie on one stair of rounding"
     STAIRS_INSIDE = Code.UNDETERMINED, "the output lies on a stair, and larger steps agree"
