@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from torch import Tensor
 
-from gradverify.checks.contract.layouts import LAYOUTS, expanded
+from gradverify.checks.contract.layouts import LAYOUTS, every_second, expanded
 from gradverify.checks.contract.nodes import Relay, custom_nodes, recorded_exchanges
 from gradverify.checks.contract.subject import Coordinates, Cotangents, Subject, gradients_of, graph_for_vjp, ones_like
 from gradverify.checks.contract.wording import failure, mismatches, raised
@@ -16,10 +16,15 @@ from gradverify.result import Finding
 
 def findings(subject: Subject) -> Iterator[Finding]:
     """GV307: the gradient does not depend on the cotangent's strides, offset or conjugate bit."""
+    found: list[Finding] = []
     for name, relay in LAYOUTS.items():
         if any(_applies(relay, cotangent) for cotangent in subject.cotangents):
-            yield from _compared(subject, name, relay, subject.cotangents, subject.gradients)
-    yield from _expanded_ones(subject)
+            found += _compared(subject, name, relay, subject.cotangents, subject.gradients)
+    found += _expanded_ones(subject)
+    if not found and len(subject.cotangents) > 1:
+        for first, name in enumerate(("laid out unlike the second", "laid out unlike the first")):
+            found += _compared(subject, name, every_second(first), subject.cotangents, subject.gradients)
+    yield from found
 
 
 def _expanded_ones(subject: Subject) -> Iterator[Finding]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from torch import Tensor
 
 from gradverify.checks.contract.forward_run import same_outputs
-from gradverify.checks.contract.layouts import channels_last, sliced, strided, transposed
+from gradverify.checks.contract.layouts import channels_last, every_second, sliced, strided, transposed
 from gradverify.checks.contract.nodes import Relay
 from gradverify.checks.contract.subject import Subject, gradients_of, graph_at, graph_for_vjp
 from gradverify.checks.contract.wording import failure, mismatches, raised
@@ -26,13 +26,29 @@ _LAYOUTS: dict[str, Relay] = {
 
 def findings(subject: Subject) -> Iterator[Finding]:
     """GV403: the gradient does not depend on the inputs' strides and offsets; forward may reject some layouts."""
-    variants = {name: [layout(primal.tensor) for primal in subject.primals] for name, layout in _LAYOUTS.items()}
-    others = {name: points for name, points in variants.items() if not _has_given_layout(subject, points)}
-    if not others:
-        return
-    original = graph_for_vjp(subject)  # without a backward so far, which may overwrite the outputs
-    for name, points in others.items():
-        yield from _compared(subject, original, name, points)
+    tensors = [primal.tensor for primal in subject.primals]
+    alike = {name: [layout(tensor) for tensor in tensors] for name, layout in _LAYOUTS.items()}
+    unlike = {f"not laid out alike ({_names(subject, k)} reordered)": _every_second(tensors, k) for k in (0, 1)}
+    original: Tape | None = None
+    for variants in (alike, unlike if len(tensors) > 1 else {}):
+        found: list[Finding] = []
+        for name, points in variants.items():
+            if not _has_given_layout(subject, points):
+                # Without a backward so far, which may overwrite the outputs.
+                original = graph_for_vjp(subject) if original is None else original
+                found += _compared(subject, original, name, points)
+        yield from found
+        if found:  # which says that strides are not read
+            return
+
+
+def _every_second(tensors: Sequence[Tensor], first: int) -> list[Tensor]:
+    """Return the tensors with every second one reordered, so that none has the strides of the next."""
+    return list(map(every_second(first), tensors))
+
+
+def _names(subject: Subject, first: int) -> str:
+    return ", ".join(primal.name for primal in subject.primals[first::2])
 
 
 def _has_given_layout(subject: Subject, points: list[Tensor]) -> bool:

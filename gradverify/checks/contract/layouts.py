@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 import torch
 from torch import Tensor
 
@@ -49,6 +51,17 @@ def expanded(tensor: Tensor) -> Tensor:
     if tensor.numel() < 2 or not bool((flat == flat[0]).all()):
         return tensor
     return flat[0].clone().expand(tensor.shape)
+
+
+def reordered(tensor: Tensor) -> Tensor:
+    """Return the tensor in column-major order, or with stride 2 if it has one dimension."""
+    return transposed(tensor) if tensor.dim() > 1 else strided(tensor)
+
+
+def every_second(first: int) -> Relay:
+    """Return a function that reorders every second tensor that it gets: the `first`, 0 or 1, and then every other."""
+    places = count()
+    return lambda tensor: reordered(tensor) if next(places) % 2 == first else tensor
 
 
 LAYOUTS: dict[str, Relay] = {

@@ -73,6 +73,25 @@ def test_view_of_noncontiguous_cotangent_is_reported_as_layout() -> None:
     assert "view size is not compatible" in next(f.message for f in result.findings if f.code == "GV307")
 
 
+def _as_laid_out(tensor: Tensor, like: Tensor) -> Tensor:
+    return torch.as_strided(tensor, like.shape, like.stride())
+
+
+@pytest.mark.parametrize("point", [X, M], ids=["vector", "matrix"])
+@pytest.mark.parametrize(
+    ("codes", "backward"),
+    [
+        ({"GV403"}, lambda ctx, x, y, g, h: (_as_laid_out(y, x) * g + h, x * g + h)),
+        ({"GV403"}, lambda ctx, x, y, g, h: (y * g + h, _as_laid_out(x, y) * g + h)),
+        ({"GV307"}, lambda ctx, x, y, g, h: (y * g + _as_laid_out(h, g), x * g + h)),
+        ({"GV307"}, lambda ctx, x, y, g, h: (y * _as_laid_out(g, h) + h, x * g + h)),
+        (set(), lambda ctx, x, y, g, h: (y * g + h, x * g + h)),
+    ],
+)
+def test_strides_of_another_tensor_are_found(codes: set[str], backward: Callable[..., Any], point: Tensor) -> None:
+    assert failing(contract(pair(backward), point, double((point.detach() + 1).tolist()))) == codes
+
+
 def test_conjugate_bit_of_cotangent_ignored_fails() -> None:
     def backward(ctx: Any, x: Tensor, g: Tensor) -> Tensor:
         physical = g.conj() if g.is_conj() else g
