@@ -14,7 +14,8 @@ from gradverify.case import Tolerances
 from gradverify.checks.reference.error_model import JudgedTensor, Precision, judge_tensor
 from gradverify.checks.reference.evaluate import Evaluated, EvaluatedReference
 from gradverify.checks.reference.finiteness import Sample
-from gradverify.checks.reference.noisy import NOISE_EPS
+from gradverify.checks.reference.jumps import sample_of
+from gradverify.checks.reference.magnitudes import largest_of
 from gradverify.core.model.coordinates import coordinates_in
 from gradverify.core.model.problem import Named, Problem
 
@@ -76,10 +77,10 @@ def _samples(
 ) -> Iterator[Sample]:
     """Yield the parts of vectors over all tensors that belong to each."""
     sizes = [coordinates_in(tensor) for tensor in tensors]
-    changes = (noisy - exact) / NOISE_EPS, (jittered - exact) / torch.finfo(torch.float64).eps
-    parts = [torch.split(vector, sizes) for vector in (value, exact, *changes, *nudged)]
+    parts = [torch.split(vector, sizes) for vector in (value, exact, noisy, jittered, *nudged)]
+    size = max(1.0, largest_of(exact.nan_to_num(0.0, 0.0, 0.0)))  # cotangents are about 1
     for tensor, own, right, noise, jitter, *near in zip(tensors, *parts, strict=True):
-        yield Sample(value=own, exact=right, noisy=noise, jittered=jitter, nudged=tuple(near), like=tensor)
+        yield sample_of(own, right, noise, jitter, near, tensor, size)
 
 
 def _compared(

@@ -7,10 +7,11 @@ The scale of an entry's rounding error is
     s = ½ ulp(entry) + rms of its changes under these nudges + rounding on the way + ¼ eps · rms of the tensor,
 
 where the rounding of results on the way is measured in noisy arithmetic. The last term is for algorithms that mix
-entries, as a Fourier transform does. A tensor is wrong if its largest error in units of s, the rms of all errors in
-units of s, or the common factor <error, reference> / <reference, reference> is more than F times what the nudges show.
-F is 4 for dtypes whose sums are accumulated in float32 and 64 for those
-accumulated in their own precision, where rounding grows as the square root of the number of terms.
+entries, as a Fourier transform does. Where the reference jumps at the point (`jumps`), s is the height of the jump.
+A tensor is wrong if its largest error in units of s, the rms of all errors in units of s, or the common factor
+<error, reference> / <reference, reference> is more than F times what the nudges show. F is 4 for dtypes whose sums are
+accumulated in float32 and 64 for those accumulated in their own precision, where rounding grows as the square root of
+the number of terms.
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ def judge_tensor(sample: Sample, precision: Precision, terms: int) -> JudgedTens
     size = moduli(judged.exact, judged.like)
     limits = _limits(judged, size, inside, terms)
     error = judged.value - judged.exact
-    factor = common_factor(error, judged.exact)
+    factor = common_factor(error.masked_fill(judged.jump > 0, 0.0), judged.exact)
     error = error.abs()
     ratio = error / limits.scale
     allowed = limits.largest * torch.where(judged.value == 0, limits.scale_of_zeros, limits.scale)
@@ -163,6 +164,7 @@ def _with_zeros(sample: Sample, left_out: Tensor) -> Sample:
         nudged=tuple(each.masked_fill(left_out, 0.0) for each in sample.nudged),
         noisy=sample.noisy.masked_fill(left_out, 0.0),
         jittered=sample.jittered.masked_fill(left_out, 0.0),
+        jump=sample.jump.masked_fill(left_out, 0.0),
     )
 
 
@@ -177,13 +179,14 @@ def _in_units_of_largest(sample: Sample) -> tuple[Sample, float]:
         nudged=tuple(each / unit for each in sample.nudged),
         noisy=sample.noisy / unit,
         jittered=sample.jittered / unit,
+        jump=sample.jump / unit,
     )
     return scaled, unit
 
 
 def _limits(sample: Sample, size: Tensor, precision: Precision, terms: int) -> _Limits:
     factor = error_factor(precision, terms)
-    changes = torch.stack(sample.nudged).sub_(sample.exact)
+    changes = torch.stack(sample.nudged).sub_(sample.exact).masked_fill_(sample.jump > 0, 0.0)
     shown = max(abs(common_factor(change, sample.exact)) for change in changes)
     rounded = _SHARED * precision.eps * abs(common_factor(sample.noisy, sample.exact))
     squares = changes.square_().mean(dim=0)
@@ -193,7 +196,7 @@ def _limits(sample: Sample, size: Tensor, precision: Precision, terms: int) -> _
         scale_of_zeros=scale - _MIXED * precision.eps * rms_of(size),
         largest=factor * max(1.0, *(largest_of(square.sqrt() / scale) for square in changes)),
         rms=factor * max(_RMS, *(float((square / scale.square()).mean().sqrt()) for square in changes)),
-        factor=max(rounded, _factor_limit(sample.exact, scale, shown, precision, terms)),
+        factor=max(rounded, _factor_limit(sample.exact, scale - sample.jump, shown, precision, terms)),
     )
 
 
@@ -202,7 +205,7 @@ def _scale(sample: Sample, squares: Tensor, size: Tensor, precision: Precision) 
     scale = pooled(squares, sample.like).add_(ulp(size, precision), alpha=0.5)
     if precision.eps >= _LOW:  # beside F = 64, the rounding of single results is small
         scale.add_(pooled(sample.noisy.square(), sample.like), alpha=precision.eps)
-    return scale.add_(_floor(sample, size, precision))
+    return scale.add_(_floor(sample, size, precision)).add_(sample.jump)
 
 
 def _floor(sample: Sample, size: Tensor, precision: Precision) -> float:

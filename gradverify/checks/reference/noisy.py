@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -12,6 +13,15 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from gradverify.core.model.magnitudes import all_set
+
+# Operations whose results are among the numbers that they get, up to the sign: torch's gradients of some go to the
+# entries that equal the result.
+_CHOOSING = {
+    *("abs", "neg", "amax", "amin", "aminmax", "max", "min", "maximum", "minimum", "cummax", "cummin"),
+    *("kthvalue", "median", "nanmedian", "mode", "sort", "topk"),
+}
+_NORMS = {"linalg_vector_norm", "norm"}
 NOISE_EPS = 2.0**-36  # relative width of the noise: far above float64's rounding, far below where it is not linear
 _WIDE = (torch.float64, torch.complex128)
 
@@ -24,19 +34,24 @@ def noisy_arithmetic(generator: torch.Generator, eps: float) -> Iterator[None]:
     such factor for each entry and one for each line along each dimension: inside a fused operation, a statistic that is
     common to a row is rounded too. Views and operations in place are left as they are.
 
-    Values that are computed without the inputs, such as angles of positions, get the noise of float32 where `eps`, the
-    precision that the noise stands for, is coarser: no kernel computes them in bfloat16.
+    What is not rounded gets no noise: the largest of several numbers, and numbers that a precision with this `eps`
+    holds, as 0 and 1 of a mask, if they are computed from such numbers and from integers alone. Other values that are
+    computed without the inputs, such as angles of positions, get the noise of float32 where `eps` is coarser: no kernel
+    computes them in bfloat16.
     """
-    with _Noisy(generator, min(1.0, torch.finfo(torch.float32).eps / eps)):
+    with _Noisy(generator, eps):
         yield
 
 
 class _Noisy(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    def __init__(self, generator: torch.Generator, of_constants: float) -> None:
+    def __init__(self, generator: torch.Generator, eps: float) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.generator = generator
-        self.of_constants = of_constants  # noise of values that do not depend on the inputs, as a share
-        self.constants = WeakTensorKeyDictionary()  # those values; the keys matter only
+        self.eps = eps
+        self.of_constants = min(1.0, torch.finfo(torch.float32).eps / eps)  # noise of constants, as a share
+        # Tensors of the kind; the keys matter only.
+        self.constants = WeakTensorKeyDictionary()  # they do not depend on the inputs
+        self.exact = WeakTensorKeyDictionary()  # no rounding has gone into them
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -48,31 +63,61 @@ class _Noisy(TorchDispatchMode):  # type: ignore[no-untyped-call]
         given = [value for value in tree_leaves((args, kwargs)) if isinstance(value, Tensor)]
         literal = func is torch.ops.aten.lift_fresh.default  # what torch.tensor([…]) ends with
         constant = literal or all(value in self.constants for value in given)
-        if not any(returned.alias_info is not None for returned in func._schema.returns):
-            result = tree_map(lambda value: self._with_noise(value, self.of_constants if constant else 1.0), result)
+        exact = literal or all(value.dtype not in _WIDE or value in self.exact for value in given)
+        in_place = any(returned.alias_info is not None for returned in func._schema.returns)
+        if not in_place and not _chooses(func, args):
+            share = self.of_constants if constant else 1.0
+            result = tree_map(lambda value: self._with_noise(value, share, exact=exact), result)
         for value in tree_leaves(result):
             if isinstance(value, Tensor):
-                self._mark(value, constant)
+                _mark(self.constants, value, constant)
+                _mark(self.exact, value, exact and _has_numbers(value) and all_set(_is_held(value, self.eps)))
         return result
 
-    def _mark(self, value: Tensor, constant: bool) -> None:
-        if constant:
-            self.constants[value] = True
-        else:
-            self.constants.pop(value, None)  # type: ignore[no-untyped-call]
-
-    def _with_noise(self, value: Any, share: float) -> Any:
-        if not isinstance(value, Tensor) or value.dtype not in _WIDE or not value.numel():
-            return value
-        if value._is_zerotensor():  # as the gradient of sgn: it has no memory, and noise leaves zeros as they are
+    def _with_noise(self, value: Any, share: float, *, exact: bool) -> Any:
+        if not isinstance(value, Tensor) or not _has_numbers(value) or not value.numel():
             return value
         noise = self._noise(value.shape, value.device)
         for dimension in range(value.dim()):
             line = [1 if place == dimension else size for place, size in enumerate(value.shape)]
             noise = noise.add_(self._noise(line, value.device))
+        if exact:
+            noise.masked_fill_(_is_held(value, self.eps), 0.0)
         return value * noise.mul_(share * NOISE_EPS).add_(1)  # not value + value * noise: -inf stays -inf
 
     def _noise(self, shape: Sequence[int], device: torch.device) -> Tensor:
         source = self.generator.device
         found = torch.rand(list(shape), generator=self.generator, dtype=torch.float64, device=source)
         return found.to(device).sub_(0.5)
+
+
+def _mark(tensors: WeakTensorKeyDictionary, value: Tensor, belongs: bool) -> None:
+    """Add a tensor to those of a kind, or take it out."""
+    if belongs:
+        tensors[value] = True
+    else:
+        tensors.pop(value, None)  # type: ignore[no-untyped-call]
+
+
+def _has_numbers(value: Tensor) -> bool:
+    """True if this is a tensor in float64 with memory; the gradient of sgn is zeros without."""
+    return value.dtype in _WIDE and value.layout is torch.strided and not value._is_zerotensor()
+
+
+def _chooses(func: Any, args: Sequence[Any]) -> bool:
+    """True if an operation returns some of the numbers that it gets, up to their signs."""
+    name = func.overloadpacket.__name__
+    return name in _CHOOSING or (name in _NORMS and math.inf in map(abs, filter(_is_number, args)))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float)
+
+
+def _is_held(value: Tensor, eps: float) -> Tensor:
+    """Mask of entries, of the shape of `value`, that are numbers of the precision in which `eps` follows 1."""
+    if value.is_complex():
+        return _is_held(value.real, eps) & _is_held(value.imag, eps)
+    mantissa, _ = torch.frexp(value)  # from 1/2 to 1
+    digits = mantissa * (2 / eps)
+    return digits == digits.round()
