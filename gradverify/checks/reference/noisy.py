@@ -18,7 +18,7 @@ from gradverify.core.model.magnitudes import all_set
 # Operations whose results are among the numbers that they get, up to the sign: torch's gradients of some go to the
 # entries that equal the result.
 _CHOOSING = {
-    *("abs", "neg", "amax", "amin", "aminmax", "max", "min", "maximum", "minimum", "cummax", "cummin"),
+    *("abs", "amax", "amin", "aminmax", "max", "min", "maximum", "minimum", "cummax", "cummin"),
     *("kthvalue", "median", "nanmedian", "mode", "sort", "topk"),
 }
 _NORMS = {"linalg_vector_norm", "norm"}
@@ -63,7 +63,7 @@ class _Noisy(TorchDispatchMode):  # type: ignore[no-untyped-call]
         given = [value for value in tree_leaves((args, kwargs)) if isinstance(value, Tensor)]
         literal = func is torch.ops.aten.lift_fresh.default  # what torch.tensor([…]) ends with
         constant = literal or all(value in self.constants for value in given)
-        exact = literal or all(value.dtype not in _WIDE or value in self.exact for value in given)
+        exact = literal or all(_is_whole(value) or value in self.exact for value in given)
         in_place = any(returned.alias_info is not None for returned in func._schema.returns)
         if not in_place and not _chooses(func, args):
             share = self.of_constants if constant else 1.0
@@ -104,9 +104,16 @@ def _has_numbers(value: Tensor) -> bool:
     return value.dtype in _WIDE and value.layout is torch.strided and not value._is_zerotensor()
 
 
+def _is_whole(value: Tensor) -> bool:
+    """True if this is a tensor of integers or booleans."""
+    return not (value.is_floating_point() or value.is_complex())
+
+
 def _chooses(func: Any, args: Sequence[Any]) -> bool:
     """True if an operation returns some of the numbers that it gets, up to their signs."""
     name = func.overloadpacket.__name__
+    if any(isinstance(value, Tensor) and value.is_complex() for value in args):
+        return False  # the magnitude of a complex number is rounded
     return name in _CHOOSING or (name in _NORMS and math.inf in map(abs, filter(_is_number, args)))
 
 
