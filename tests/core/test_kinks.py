@@ -158,3 +158,12 @@ def test_kinks_of_many_inputs_nearby_are_no_noise(apart: float, factor: float, v
     relative = apart * torch.randn(100, dtype=torch.float64, generator=generator)
     function = with_backward(lambda x: (x - target).abs().sum(), lambda grad, x: factor * grad * (x - target).sign())
     assert gradcheck(function, (target * (1 + relative)).requires_grad_()).verdict is verdict
+
+
+@pytest.mark.parametrize("apart", [1e-6, 3e-6, 1e-5])
+@pytest.mark.parametrize(("slope", "verdict"), [(0.0, Verdict.PASS), (0.5, Verdict.FAIL), (1.0, Verdict.FAIL)])
+def test_the_flat_side_of_kinks_nearby_is_no_kink(apart: float, slope: float, verdict: Verdict) -> None:
+    """The hinge loss of margins that are just kept."""
+    margins = 1 + apart * torch.rand(100, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    function = with_backward(lambda x: (1 - x).relu().sum(), lambda grad, x: -slope * grad * torch.ones_like(x))
+    assert gradcheck(function, margins.requires_grad_()).verdict is verdict

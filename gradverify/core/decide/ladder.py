@@ -122,19 +122,21 @@ def _on_level_ground(context: JudgingContext, samples: Samples, local: LadderRes
 
 
 def _by_finer_steps(context: JudgingContext, samples: Samples, height: Tensor | None, judged: Judged) -> Judged:
-    """Judge mismatches by the finest steps if these show that the measured noise is variation of the function.
+    """Judge mismatches and kinks by the finest steps if these show that the noise is variation of the function.
 
-    Steps longer than a ripple average it out. Noise has no derivative at finer steps; if they show a definite one, and
-    clearly a different one, the claim is compared with that.
+    Steps longer than a ripple average it out, and kinks of other inputs may look like noise. Noise has no derivative at
+    finer steps; if they show a definite one, and clearly a different one, the claim is compared with that.
     """
-    accused = (judged.code == Code.MISMATCH) | (judged.code == Code.KINK)
-    accused &= context.noise.upper_level > CLEARLY_ABOVE * context.noise.rounding
+    noise, upper, kink = context.noise, context.noise.upper_level, judged.code == Code.KINK
+    accused = ((judged.code == Code.MISMATCH) | kink) & (upper > CLEARLY_ABOVE * noise.rounding)
     if not any_set(accused):
         return judged
-    noise = rounding_only(context.noise, context.sampled)
-    other = _verdicts_by(context, samples, _classified(context, noise, samples, height))
+    other = _verdicts_by(context, samples, _classified(context, rounding_only(noise, context.sampled), samples, height))
     difference = (other.numeric - judged.numeric).abs()
-    definite = BAR_FACTOR * other.bar <= CLEARLY_LESS * torch.minimum(difference, other.numeric.abs())
+    # Beside a kink the slope may be 0, if that is no stair of rounding: the claim would show at the largest step.
+    accused &= ~kink | (difference * samples.forth[:, 0] > CLEARLY_ABOVE * upper)
+    slope = torch.where(kink, difference, other.numeric.abs())
+    definite = BAR_FACTOR * other.bar <= CLEARLY_LESS * torch.minimum(difference, slope)
     agrees = (other.code == Code.MATCH) | ((other.code == Code.UNDETERMINED) & (other.error <= other.allowed))
     definite &= accused & (agrees | (other.code == Code.MISMATCH)) & ~other.bent
     if context.sampled.rounding_eps():

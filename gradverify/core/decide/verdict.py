@@ -84,10 +84,7 @@ class Reason(IntEnum):
     TOO_STEEP = Code.UNDETERMINED, "a slope as steep as claimed would show at no step above the noise"
     RIPPLE = Code.UNDETERMINED, "only the finest steps agree, and the outputs are in low precision"
     NOT_EXAMINED = Code.UNDETERMINED, "not examined: other errors of this kind turned out to be rounding"
-    BACKWARD_NOISE = (
-        Code.UNDETERMINED,
-        "what backward returns a few units of rounding away scatters by as much as the error",
-    )
+    BACKWARD_NOISE = Code.UNDETERMINED, "what backward returns a few roundings away scatters by as much as the error"
     UNLIKE_BOTH_SIDES = Code.UNDETERMINED, "the first derivative jumps, and has another slope on both sides"
     POSSIBLE_OBLIQUE_KINK = Code.UNDETERMINED, "a kink that no single input shows may explain the error"
     LARGER_STEPS_AGREE = Code.UNDETERMINED, "larger steps agree; the finest may lie on one stair of rounding"
