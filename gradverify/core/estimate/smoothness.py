@@ -79,8 +79,8 @@ def classify_steps(sampled: Sampler, samples: Samples, level: Tensor, own: Tenso
     bend, slope = (right - left).abs(), torch.maximum(left.abs(), right.abs())
     step = samples.forth.log()
     bends, grows = _power(bend, step), _power(slope, step)
-    rounding = CLEARLY_ABOVE * sampled.unit * _own_size(sampled, samples)
-    floor = torch.maximum(MEASURABLE * level, rounding / samples.forth)
+    largest = torch.fmax(torch.fmax(samples.plus.abs(), samples.minus.abs()), sampled.value.abs())
+    floor = torch.maximum(MEASURABLE * level, CLEARLY_ABOVE * sampled.unit * largest / samples.forth)
     measurable, slope_measurable = bend > floor, slope > floor
     measurable &= (bends >= _TORN) | (bend > _inside(sampled, samples, own) / samples.forth)
     torn = (measurable & (bends < _TORN)) | (slope_measurable & (grows < _TORN))
@@ -182,11 +182,6 @@ def rounding_jump(sampled: Sampler, samples: Samples, level: Tensor, slope: Esti
     largest = sampled.point.abs().nan_to_num(0.0, 0.0, 0.0).max()
     height = LOST_UNITS * sampled.unit * torch.maximum(sampled.size, largest)
     return torch.where(sudden.any(dim=1) & (size * step <= height), size, 0.0)
-
-
-def _own_size(sampled: Sampler, samples: Samples) -> Tensor:
-    """Return the largest magnitude of each output at the point and on both sides of it, (C, K, m)."""
-    return torch.fmax(torch.fmax(samples.plus.abs(), samples.minus.abs()), sampled.value.abs())
 
 
 def _inside(sampled: Sampler, samples: Samples, own: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import torch
 from torch import Generator, Tensor
@@ -81,7 +82,7 @@ def patterns_by_input(
         own = {axis: slices for axis, slices in tried.items() if axis[0] is source}
         _perturb(perturbation, {axis: slices[:_FEW] for axis, slices in own.items()})
         _perturb(perturbation, {axis: slices for axis, slices in own.items() if not _all_change(perturbation, axis)})
-        unchanged = [axis for axis in own if not _any_change(perturbation, axis)]
+        unchanged = [axis for axis in own if {*chain(*perturbation.changes[axis].values())} <= {None}]
         _perturb(perturbation, {axis: _further_slices(axis, generator) for axis in unchanged})
         yield source, [_pattern(perturbation, source, number) for number in range(len(targets))]
 
@@ -190,11 +191,6 @@ def _further_slices(axis: _Axis, generator: Generator) -> list[int]:
     """Return further slices to try if the first ones changed nothing, as happens for a ReLU."""
     source, dimension = axis
     return torch.randperm(source.shape[dimension], generator=generator)[:_FURTHER].tolist()
-
-
-def _any_change(perturbation: _Perturbation, axis: _Axis) -> bool:
-    """True if some slice changed some output."""
-    return any(ranges is not None for found in perturbation.changes[axis].values() for ranges in found)
 
 
 def _all_change(perturbation: _Perturbation, axis: _Axis) -> bool:
