@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 
 from torch import Tensor
 
@@ -25,30 +25,26 @@ _LAYOUTS: dict[str, Relay] = {
 
 
 def findings(subject: Subject) -> Iterator[Finding]:
-    """GV403: the gradient does not depend on the inputs' strides and offsets; forward may reject some layouts."""
+    """GV403: the gradient does not depend on the inputs' strides and offsets; forward may reject some layouts.
+
+    If none is found where all inputs are laid out alike, every second one is reordered.
+    """
     tensors = [primal.tensor for primal in subject.primals]
     alike = {name: [layout(tensor) for tensor in tensors] for name, layout in _LAYOUTS.items()}
-    unlike = {f"not laid out alike ({_names(subject, k)} reordered)": _every_second(tensors, k) for k in (0, 1)}
-    original: Tape | None = None
-    for variants in (alike, unlike if len(tensors) > 1 else {}):
-        found: list[Finding] = []
-        for name, points in variants.items():
-            if not _has_given_layout(subject, points):
-                # Without a backward so far, which may overwrite the outputs.
-                original = graph_for_vjp(subject) if original is None else original
-                found += _compared(subject, original, name, points)
-        yield from found
-        if found:  # which says that strides are not read
-            return
+    unlike: dict[str, list[Tensor]] = {}
+    for first in range(2) if len(tensors) > 1 else ():
+        names = ", ".join(primal.name for primal in subject.primals[first::2])
+        unlike[f"not laid out alike ({names} reordered)"] = list(map(every_second(first), tensors))
+    yield from _all_compared(subject, alike) or _all_compared(subject, unlike)
 
 
-def _every_second(tensors: Sequence[Tensor], first: int) -> list[Tensor]:
-    """Return the tensors with every second one reordered, so that none has the strides of the next."""
-    return list(map(every_second(first), tensors))
-
-
-def _names(subject: Subject, first: int) -> str:
-    return ", ".join(primal.name for primal in subject.primals[first::2])
+def _all_compared(subject: Subject, variants: Mapping[str, list[Tensor]]) -> list[Finding]:
+    """Return the findings at inputs in other layouts than the given ones, by what is said of them."""
+    others = {name: points for name, points in variants.items() if not _has_given_layout(subject, points)}
+    if not others:
+        return []
+    original = graph_for_vjp(subject)  # without a backward so far, which may overwrite the outputs
+    return [finding for name, points in others.items() for finding in _compared(subject, original, name, points)]
 
 
 def _has_given_layout(subject: Subject, points: list[Tensor]) -> bool:
