@@ -58,6 +58,7 @@ def test_a_draft_says_why(folder: Path, value: str) -> None:
     assert (error.path, error.problem[:13]) == ("draft", "expected text")
 
 
+@pytest.mark.slow
 def test_a_draft_is_skipped_without_loading_its_function(commands: Commands, folder: Path) -> None:
     text = "function: nowhere.module:Missing\ndraft: not here yet\ninputs: {anything: 3}\n"
     (folder / "draft.yaml").write_text(text, encoding="utf-8")
@@ -67,6 +68,7 @@ def test_a_draft_is_skipped_without_loading_its_function(commands: Commands, fol
     assert "✓ 1 case as expected: 1 skip (1 draft) in" in ran.stdout
 
 
+@pytest.mark.slow
 def test_with_no_drafts_a_draft_is_not_as_expected(commands: Commands, folder: Path) -> None:
     ran = commands("run", "draft.yaml", "--no-drafts")
     assert ran.returncode == 1
@@ -74,6 +76,7 @@ def test_with_no_drafts_a_draft_is_not_as_expected(commands: Commands, folder: P
     assert "✗ SKIP   draft/other/cpu-float64       draft: say another" in ran.stdout
 
 
+@pytest.mark.slow
 def test_list_shows_drafts(commands: Commands, folder: Path) -> None:
     rows = [row.split("\t") for row in commands("list", "draft.yaml").stdout.splitlines()]
     assert [row[2] for row in rows] == ["draft", "draft", "gradcheck,gradgradcheck,contract"]
