@@ -142,6 +142,15 @@ def jacobian_pair(found: Investigation) -> JacobianPair | None:
 
 def evidence_of(found: Investigation, everything: JacobianPair, of: Block, wrt: Block) -> Evidence:
     """Return the entries of one block of both Jacobians, with the data for its diagnosis."""
+    return _block_of(everything, found.backward, of, wrt)
+
+
+def part_of(evidence: Evidence, of: Block, wrt: Block) -> Evidence:
+    """Return the entries of another block of the same Jacobians, or of several as one."""
+    return _block_of(evidence.jacobians, evidence.backward, of, wrt)
+
+
+def _block_of(everything: JacobianPair, backward: Backward, of: Block, wrt: Block) -> Evidence:
     place = (of.coordinates, wrt.coordinates)
     return Evidence(
         of=of,
@@ -150,6 +159,6 @@ def evidence_of(found: Investigation, everything: JacobianPair, of: Block, wrt: 
         numeric=everything.numeric[place],
         bar=everything.bar[place],
         wrong=everything.wrong[place],
-        backward=found.backward,
+        backward=backward,
         jacobians=everything,
     )

@@ -53,7 +53,7 @@ WITHIN = {
         "strategy",
         "jacobians",
     ),
-    "diagnosis": ("projections", "naming", "block", "causes", "sums", "excerpts", "diagnose"),
+    "diagnosis": ("naming", "block", "projections", "causes", "excerpts", "diagnose"),
 }
 LIGHT = {*GROUND, "spec", "baseline", "concern", "report", "cli", "testing"}
 OBSERVER = PACKAGE / "author" / "recording" / "startup"  # runs inside other people's commands

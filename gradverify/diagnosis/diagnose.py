@@ -1,4 +1,4 @@
-"""The list of all causes, and the search for the first that explains an error."""
+"""The list of all causes, and the search for the first that explains an error, in entries or in random sums."""
 
 from __future__ import annotations
 
@@ -8,20 +8,24 @@ from dataclasses import dataclass
 from gradverify.diagnosis.block.entries import BlockEntries, entries_of
 from gradverify.diagnosis.causes.approximate import approximate
 from gradverify.diagnosis.causes.boundary_tile import boundary_tile
+from gradverify.diagnosis.causes.confined_to_places import confined_to_places
 from gradverify.diagnosis.causes.constant_factor import constant_factor, mean_for_sum, sign_flip
 from gradverify.diagnosis.causes.constant_factor_by_slice import factor_by_slice
 from gradverify.diagnosis.causes.detached import detached
-from gradverify.diagnosis.causes.low_precision_backward import low_precision_backward
+from gradverify.diagnosis.causes.low_precision_backward import low_precision_backward, low_precision_backward_in_sums
 from gradverify.diagnosis.causes.missing_band import missing_band
-from gradverify.diagnosis.causes.missing_broadcast_sum import missing_broadcast_sum
+from gradverify.diagnosis.causes.missing_broadcast_sum import missing_broadcast_sum, missing_broadcast_sum_in_sums
 from gradverify.diagnosis.causes.missing_conjugate import missing_conjugate
-from gradverify.diagnosis.causes.missing_cotangent import has_constant_part, missing_cotangent
+from gradverify.diagnosis.causes.missing_cotangent import (
+    has_constant_part,
+    has_constant_part_in_sums,
+    missing_cotangent,
+    missing_cotangent_in_sums,
+)
 from gradverify.diagnosis.causes.missing_factor import missing_factor, mistaken_factor
 from gradverify.diagnosis.causes.missing_factor_by_slice import statistic_by_slice
 from gradverify.diagnosis.causes.missing_mask import missing_mask
-from gradverify.diagnosis.causes.missing_mask_inverted import inverted_mask
-from gradverify.diagnosis.causes.missing_term import missing_term
-from gradverify.diagnosis.causes.missing_term_path import missing_path
+from gradverify.diagnosis.causes.missing_term import missing_path, missing_term, missing_term_in_sums
 from gradverify.diagnosis.causes.missing_term_summand import (
     claims_equal_cotangent,
     claims_equal_tensor,
@@ -29,21 +33,29 @@ from gradverify.diagnosis.causes.missing_term_summand import (
     missing_summand,
 )
 from gradverify.diagnosis.causes.outside_slopes import outside_slopes
-from gradverify.diagnosis.causes.permuted import permuted, shifted, transposed
-from gradverify.diagnosis.causes.single_elements import is_confined_to_one_input, single_elements
+from gradverify.diagnosis.causes.permuted import (
+    permuted,
+    permuted_in_sums,
+    shifted,
+    shifted_in_sums,
+    transposed,
+    transposed_in_sums,
+)
+from gradverify.diagnosis.causes.single_elements import few_elements, few_entries, one_element, single_elements
 from gradverify.diagnosis.causes.straight_through import straight_through
 from gradverify.diagnosis.causes.swapped import swapped_inputs, swapped_outputs
 from gradverify.diagnosis.causes.symmetrised import symmetrised
 from gradverify.diagnosis.causes.wrong_axis import wrong_axis
 from gradverify.diagnosis.causes.wrong_branch import wrong_branch
-from gradverify.diagnosis.causes.wrong_branch_both import two_wrong_branches
 from gradverify.diagnosis.causes.wrong_count import wrong_count
 from gradverify.diagnosis.causes.wrong_point import wrong_point, wrong_point_in_backward
 from gradverify.diagnosis.excerpts import diagnosed_in_excerpts
-from gradverify.diagnosis.sums.search import diagnose_sums
-from gradverify.evidence import Diagnosis, Evidence, LargeBlock, WrongBlock
+from gradverify.diagnosis.projections.sampled_lines import SampledLines, sampled_lines
+from gradverify.diagnosis.projections.sums import RandomProjections, ask
+from gradverify.errors import GradverifyError
+from gradverify.evidence import Diagnosis, LargeBlock, WrongBlock
 
-Find = Callable[[Evidence, BlockEntries], Diagnosis | None]
+Find = Callable[[BlockEntries], Diagnosis | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,28 +66,18 @@ class Cause:
     find: Find  # returns None if the cause does not explain the error
 
 
-def _wrong_branch(evidence: Evidence, entries: BlockEntries) -> Diagnosis | None:
-    if is_confined_to_one_input(entries):
-        return None
-    return wrong_branch(evidence, entries) or two_wrong_branches(evidence, entries)
-
-
-def _missing_mask(evidence: Evidence, entries: BlockEntries) -> Diagnosis | None:
-    return missing_mask(evidence, entries) or inverted_mask(evidence, entries)
-
-
-def _missing_factor(evidence: Evidence, entries: BlockEntries) -> Diagnosis | None:
-    found = missing_factor(evidence, entries) or statistic_by_slice(evidence, entries)
+def _missing_factor(entries: BlockEntries) -> Diagnosis | None:
+    found = missing_factor(entries) or statistic_by_slice(entries)
     if found is not None:
         return found
-    found = mistaken_factor(evidence, entries)
-    if found is None or _wrong_branch(evidence, entries):
+    found = mistaken_factor(entries)
+    if found is None or wrong_branch(entries):
         return None  # a region is the simpler explanation
-    return claims_equal_cotangent(evidence, entries) or found
+    return claims_equal_cotangent(entries) or found
 
 
-def _single_elements(evidence: Evidence, entries: BlockEntries) -> Diagnosis | None:
-    return factor_by_slice(evidence, entries) or single_elements(evidence, entries)
+def _single_elements(entries: BlockEntries) -> Diagnosis | None:
+    return factor_by_slice(entries) or single_elements(entries)
 
 
 # Simplest first: patterns without a free parameter before those with one, patterns of all entries before regions.
@@ -93,7 +95,7 @@ CAUSES: tuple[Cause, ...] = (
     Cause(name="constant-factor", find=constant_factor),
     Cause(name="straight-through", find=straight_through),
     Cause(name="missing-band", find=missing_band),
-    Cause(name="missing-mask", find=_missing_mask),
+    Cause(name="missing-mask", find=missing_mask),
     Cause(name="missing-broadcast-sum", find=missing_broadcast_sum),
     Cause(name="transposed", find=transposed),
     Cause(name="shifted", find=shifted),
@@ -102,7 +104,7 @@ CAUSES: tuple[Cause, ...] = (
     Cause(name="wrong-point", find=wrong_point),
     Cause(name="missing-factor", find=_missing_factor),
     Cause(name="boundary-tile", find=boundary_tile),
-    Cause(name="wrong-branch", find=_wrong_branch),
+    Cause(name="wrong-branch", find=wrong_branch),
     Cause(name="wrong-axis", find=wrong_axis),
     Cause(name="missing-term", find=missing_term),
     Cause(name="single-elements", find=_single_elements),
@@ -118,19 +120,65 @@ _FALLBACKS = (
 )  # tried after all patterns, as they explain least
 
 
-def diagnose(evidence: WrongBlock) -> Diagnosis | None:
+# The causes that random sums can test: an error in a single element first, then patterns of all entries.
+_IN_SUMS: tuple[Callable[[RandomProjections], Diagnosis | None], ...] = (
+    one_element,
+    low_precision_backward_in_sums,
+    missing_conjugate,
+    swapped_inputs,
+    swapped_outputs,
+    detached,
+    sign_flip,
+    mean_for_sum,
+    wrong_count,
+    constant_factor,
+)
+# Then those that a sample of columns and rows suggests.
+_IN_SAMPLE: tuple[Callable[[SampledLines], Diagnosis | None], ...] = (
+    missing_broadcast_sum_in_sums,
+    transposed_in_sums,
+    shifted_in_sums,
+    permuted_in_sums,
+    confined_to_places,
+    missing_term_in_sums,
+    few_elements,
+)
+
+
+def diagnose(block: WrongBlock) -> Diagnosis | None:
     """Return the first cause that explains at least 99 % of the squared error of a block, None if there is none.
 
     If a part of the error does not depend on the cotangent, only a missing cotangent is tried.
     """
-    if isinstance(evidence, LargeBlock):
-        return diagnose_sums(evidence) or diagnosed_in_excerpts(evidence, diagnose)
-    entries = entries_of(evidence)
+    if isinstance(block, LargeBlock):
+        return _diagnosed_in_sums(block) or diagnosed_in_excerpts(block, diagnose)
+    entries = entries_of(block)
     if entries is None:
         return None
-    without_cotangent = missing_cotangent(evidence, entries)
-    if without_cotangent is not None or has_constant_part(evidence, entries):
+    without_cotangent = missing_cotangent(entries)
+    if without_cotangent is not None or has_constant_part(entries):
         return without_cotangent
     _, *patterns, approximate_last = (cause.find for cause in CAUSES)
     finds = (*patterns, *_FALLBACKS, approximate_last)
-    return next(filter(None, (find(evidence, entries) for find in finds)), None)
+    return next(filter(None, (find(entries) for find in finds)), None)
+
+
+def _diagnosed_in_sums(block: LargeBlock) -> Diagnosis | None:
+    """Return the first cause that agrees with all random sums over a block; None if none does, or a call fails."""
+    try:
+        projections = ask(block)
+        if not bool((projections.error_size > 0).any()):
+            return None
+        without_cotangent = missing_cotangent_in_sums(projections)
+        if without_cotangent is not None or has_constant_part_in_sums(projections):
+            return without_cotangent
+        found = next(filter(None, (cause(projections) for cause in _IN_SUMS)), None)
+        if found is not None:
+            return found
+        entries = few_entries(projections)
+        if entries is not None and block.wrong_entries.total == 1:
+            return entries
+        sample, causes = sampled_lines(projections), _IN_SAMPLE if entries is None else (confined_to_places,)
+        return next(filter(None, (cause(sample) for cause in causes)), entries)
+    except GradverifyError:  # an evaluation failed
+        return None

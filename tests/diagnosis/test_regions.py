@@ -14,7 +14,7 @@ from torch.nn.functional import gelu
 from gradverify.checks.registry import run_check
 from gradverify.core.model.problem import bind
 from gradverify.diagnosis.diagnose import diagnose
-from gradverify.diagnosis.naming.threshold import Gap, threshold, threshold_text
+from gradverify.diagnosis.naming.region import Gap, threshold, threshold_text
 from gradverify.result import Verdict
 from tests.core.support import ALONE, double
 from tests.diagnosis.support import diagnoses_of, diagnosis_of, drawn

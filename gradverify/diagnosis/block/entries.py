@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from gradverify.case import Tolerances
-from gradverify.core.backward.vjps import Backward
 from gradverify.core.decide.compare import relative_tolerance
 from gradverify.core.estimate.samples import BAR_FACTOR
-from gradverify.diagnosis.block.value_or_position import MarkEntries, RegionTest, region_test
-from gradverify.diagnosis.naming.region import Region
-from gradverify.diagnosis.naming.variables import Axis
-from gradverify.evidence import Evidence
+from gradverify.core.model.coordinates import Block
+from gradverify.diagnosis.block.pattern import Pattern, Ratio
+from gradverify.diagnosis.block.value_or_position import RegionTest, region_test
+from gradverify.evidence import Evidence, part_of
 
 MIN_SHARE = 0.99  # share of the squared error that a pattern has to explain
 _REPRODUCED = 0.9  # share of the affected entries that a pattern has to reproduce one by one
@@ -26,6 +25,7 @@ _CLOSE = 1e-3  # of an entry's error, and of its size: largest residual of a pat
 _CAP = 0.1  # of an entry's error: largest part attributed to measurement and rounding
 _ROUNDINGS = 10  # times eps of the dtype that backward computes in, and the claimed entry
 _SAMPLES = 512  # entries in a sample, all of up to twice as many: a pattern has to fit them before all are compared
+_ONE_IN = 2  # at least one nonzero entry in so many has to be wrong for one factor on all
 _SUMS = 1e-13  # of the largest entry in the row, or column: rounding that sums in backward leave in place of a zero
 
 
@@ -42,15 +42,11 @@ class WrongSample:
     slack: Tensor
 
 
-def _no_test(axis: Axis, wrong: Tensor, region: Region, marks: MarkEntries | None = None) -> None:
-    """Return None: no test is available."""
-    del axis, wrong, region, marks
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockEntries:
     """Claimed and numeric entries of a block, with masks and tolerances; entries left out are 0 and not wrong."""
 
+    block: Evidence
     claimed: Tensor  # (m, n)
     numeric: Tensor  # (m, n)
     wrong: Tensor  # (m, n) bool
@@ -63,22 +59,49 @@ class BlockEntries:
     tolerated_share: float  # share of right nonzero entries whose error exceeds error bars and rounding
     largest_error: float  # largest error of a wrong entry; squares are taken relative to it to avoid underflow
     squared_error: float  # sum over the wrong entries of (error / largest)²
-    region_test: RegionTest = _no_test  # test of a region at the permuted input
+    region_test: RegionTest  # test of a region at the permuted input
+
+    @property
+    def nonzero(self) -> Tensor:
+        """Mask (m, n) of the entries whose derivative is not zero."""
+        return ~self.zero
+
+    @property
+    def claims_nothing(self) -> bool:
+        """True if every claim is zero."""
+        return not bool((self.block.claimed != 0).any())
+
+    def ratio(self) -> Ratio | None:
+        """Return the median of claimed / numeric over the wrong entries; None if most nonzero entries are right."""
+        if _ONE_IN * int(self.wrong.sum()) < int(self.nonzero.sum()):
+            return None  # a factor that the tolerance hides in most entries is not confirmed there
+        return ratio_of(self, self.wrong)
+
+    def agrees(self, pattern: Pattern) -> float | None:
+        """Return the share of the squared error that the pattern explains; None if it does not hold.
+
+        A factor on all entries is contradicted by any right one.
+        """
+        numeric, factor = self.numeric, abs(pattern.factor)
+        if pattern.rows is not None or pattern.columns is not None:
+            rows = self.block.of.coordinates if pattern.rows is None else pattern.rows
+            columns = self.block.wrt.coordinates if pattern.columns is None else pattern.columns
+            numeric = self.block.jacobians.numeric[rows][:, columns]
+        predicted = pattern.factor * numeric
+        predicted = predicted if pattern.by_row is None else predicted * pattern.by_row.unsqueeze(1)
+        predicted = predicted if pattern.by_column is None else predicted * pattern.by_column
+        share = explained_share(self, predicted, factor)
+        contradicted = share is not None and pattern.factor != 1.0 and contradicts_right(self, predicted, factor)
+        return None if contradicted else share
+
+    def over(self, of: Block, wrt: Block) -> BlockEntries | None:
+        """Return the entries of other tensors; None if none is wrong, or if a wrong one is not finite."""
+        return entries_of(part_of(self.block, of, wrt))
 
 
 def entries_of(evidence: Evidence) -> BlockEntries | None:
-    """Return the block's entries prepared for pattern matching, None if a wrong entry is not finite."""
-    entries = block_entries(evidence.backward, evidence.claimed, evidence.numeric, evidence.bar, evidence.wrong)
-    return None if entries is None else replace(entries, region_test=region_test(evidence))
-
-
-def block_entries(
-    backward: Backward, claimed: Tensor, numeric: Tensor, bar: Tensor, wrong: Tensor
-) -> BlockEntries | None:
-    """Return the given entries, each (m, n), prepared for pattern matching.
-
-    Returns None if no entry is wrong, or if a wrong one is not finite.
-    """
+    """Return the block's entries prepared for pattern matching; None if none is wrong, or a wrong one is not finite."""
+    claimed, numeric, bar, wrong = evidence.claimed, evidence.numeric, evidence.bar, evidence.wrong
     if not bool(wrong.any()):
         return None
     parts = _parts(wrong)
@@ -88,7 +111,7 @@ def block_entries(
     if not bool(finite.all()):
         claimed, numeric, bar = (matrix.masked_fill(~finite, 0.0) for matrix in (claimed, numeric, bar))
     zero, left_out, slack = torch.empty_like(wrong), torch.empty_like(wrong), torch.empty_like(bar)
-    dtypes = {primal.tensor.dtype for primal in backward.problem.primals}
+    dtypes = {primal.tensor.dtype for primal in evidence.backward.problem.primals}
     rtol, roundings = relative_tolerance(Tolerances(), dtypes), _ROUNDINGS * _eps(dtypes)
     of_claimed, of_numeric = _SumRounding.of(claimed), _SumRounding.of(numeric)
     tolerated = 0
@@ -107,6 +130,7 @@ def block_entries(
     right_nonzero = ~(wrong | zero)
     right, at = _sample(right_nonzero), _sample(wrong)
     return BlockEntries(
+        block=evidence,
         claimed=claimed,
         numeric=numeric,
         wrong=wrong,
@@ -121,6 +145,7 @@ def block_entries(
         tolerated_share=tolerated / max(1, int(right_nonzero.sum())),
         largest_error=largest,
         squared_error=float(torch.linalg.vector_norm(errors.div_(largest))) ** 2,
+        region_test=region_test(evidence),
     )
 
 
@@ -178,14 +203,6 @@ def contradicts_right(entries: BlockEntries, predicted: Tensor, scale: float = 1
         if bool((off & ~(entries.wrong[part] | entries.zero[part])).any()):
             return True
     return False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ratio:
-    """A typical ratio claimed / numeric."""
-
-    value: float
-    accuracy: float  # relative
 
 
 def ratio_of(entries: BlockEntries, inside: Tensor) -> Ratio | None:

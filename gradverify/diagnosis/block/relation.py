@@ -1,4 +1,7 @@
-"""Relations of claimed and numeric entries inside a region: zero, a factor, or a multiple of the cotangent."""
+"""Relations of claimed and numeric entries: their ratios, and what holds inside a region.
+
+That is zero, a factor, or a multiple of the cotangent.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,15 @@ import torch
 from torch import Tensor
 
 from gradverify.core.model.coordinates import total
-from gradverify.diagnosis.block.entries import BlockEntries, Ratio, explained_share, ratio_of
+from gradverify.diagnosis.block.entries import BlockEntries, explained_share, ratio_of
+from gradverify.diagnosis.block.pattern import Ratio
 from gradverify.diagnosis.block.structure import is_elementwise, on_diagonal
 from gradverify.diagnosis.naming.constants import known_constant, number_text, short_number
 from gradverify.evidence import Evidence
 
 _SAME = 1e-6  # relative tolerance for values of one constant
+SAME_FACTOR = 1e-5  # relative tolerance of a factor, in addition to the error bars
+_SHARP = 1e-2  # largest relative error bar of an entry; with a larger one it agrees with too many factors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,3 +96,28 @@ def factor_in_words(ratio: Ratio) -> tuple[float, str]:
         return math.copysign(known.value, ratio.value), f"{'-' if ratio.value < 0 else ''}{known.text} × numeric"
     factor = -1.0 if abs(ratio.value + 1.0) <= _SAME else ratio.value
     return factor, multiple_in_words(factor, "numeric")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ratios:
+    """Ratios at a sample of wrong and right entries that are measured well."""
+
+    rows: Tensor  # (k,)
+    columns: Tensor  # (k,)
+    values: Tensor  # (k,) claimed / numeric
+    tolerance: Tensor  # (k,) relative
+
+
+def ratios(entries: BlockEntries) -> Ratios:
+    """Return the ratios at the sampled entries that are neither zero nor badly measured.
+
+    The tolerance at a right entry includes the tolerance of the check.
+    """
+    rows, columns = (
+        torch.cat(places) for places in zip(entries.sampled_wrong.places, entries.sampled_right, strict=True)
+    )
+    accuracy = entries.slack[rows, columns] / entries.numeric[rows, columns].abs()
+    chosen = ~entries.zero[rows, columns] & (accuracy <= _SHARP)
+    rows, columns, accuracy = rows[chosen], columns[chosen], accuracy[chosen]
+    values = entries.claimed[rows, columns] / entries.numeric[rows, columns]
+    return Ratios(rows=rows, columns=columns, values=values, tolerance=SAME_FACTOR + accuracy)

@@ -8,7 +8,7 @@ import torch
 
 from gradverify.diagnosis.block.entries import BlockEntries
 from gradverify.diagnosis.naming.wording import differ_text, rounded_up
-from gradverify.evidence import Diagnosis, Evidence
+from gradverify.evidence import Diagnosis
 
 APPROXIMATE = "approximate"
 _SMALL = 1e-4  # times the largest entry: a larger error is not an approximation
@@ -17,9 +17,8 @@ _MIN_SHARE = 0.5  # share of the nonzero entries that have to be off, including 
 _MAX_RTOL = 1e-2  # above it, suggest an atol instead: such an rtol would accept too much
 
 
-def approximate(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
+def approximate(seen: BlockEntries) -> Diagnosis | None:
     """Detect small errors in most nonzero entries; tried last, because every other cause is more specific."""
-    del evidence
     count, nonzero = int(seen.wrong.sum()), int((seen.wrong | ~seen.zero).sum())
     largest = max(float(seen.numeric.abs().max()), float(seen.claimed.abs().max()))
     tolerated = seen.tolerated_share * (nonzero - count)

@@ -9,12 +9,11 @@ import torch
 from gradverify.core.model.coordinates import Block
 from gradverify.diagnosis.block.entries import BlockEntries
 from gradverify.diagnosis.block.region_search import RegionSearch, confined_to_region
-from gradverify.diagnosis.block.slices import Slices, slices_of
-from gradverify.diagnosis.block.structure import AxisMasks
+from gradverify.diagnosis.block.structure import AxisMasks, Slices, slices_of
 from gradverify.diagnosis.block.value_or_position import accepted_region
 from gradverify.diagnosis.naming.region import Region, chance, regions
 from gradverify.diagnosis.naming.variables import VariableKind, block_along, scalars, variables
-from gradverify.evidence import Diagnosis, Evidence, WrongBlock
+from gradverify.evidence import Diagnosis, WrongBlock
 
 BOUNDARY_TILE = "boundary-tile"
 MAX_CHANCE = 0.34  # chance of a region above which it is not reported
@@ -24,8 +23,9 @@ _WIDE = 4  # relevant entries per wrong slice from which a joint error points to
 _WIDE_CHANCE = 0.51  # chance up to which such slices at an edge are reported: one of four
 
 
-def boundary_tile(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
+def boundary_tile(seen: BlockEntries) -> Diagnosis | None:
     """Detect errors in the first or last slices of a dimension, or of each tile of it."""
+    evidence = seen.block
     return confined_to_region(
         evidence, seen, RegionSearch(cause=BOUNDARY_TILE, regions=regions_at_edges, limit=MAX_CHANCE)
     )

@@ -9,45 +9,63 @@ from itertools import combinations
 
 from torch import Tensor
 
-from gradverify.diagnosis.block.entries import BlockEntries, Ratio, contradicts_right, explained_share, ratio_of
-from gradverify.diagnosis.causes.mean_for_sum_by_line import mean_for_sum_by_line
+from gradverify.diagnosis.block.entries import BlockEntries, explained_share
+from gradverify.diagnosis.block.pattern import ComparedBlock, Pattern, Ratio
+from gradverify.diagnosis.block.structure import broadcast_along
 from gradverify.diagnosis.naming.arguments import ScalarPower, scalar_power
 from gradverify.diagnosis.naming.constants import Constant, known_constant, number_text, short_number
+from gradverify.diagnosis.naming.variables import Axis
 from gradverify.diagnosis.naming.wording import everywhere
-from gradverify.evidence import Diagnosis, Evidence, WrongBlock
+from gradverify.evidence import Diagnosis, WrongBlock
 
 SIGN_FLIP, MEAN_FOR_SUM, CONSTANT_FACTOR = "sign-flip", "mean-for-sum", "constant-factor"
 _MIN_SUMMANDS = 3  # least number of summands: a factor of 2 or 1/2 may as well be a forgotten constant
 _EQUAL = 1e-6  # relative difference of numeric entries that count as equal
-_ONE_IN = 2  # at least one nonzero entry in so many has to be wrong
 _MAX_DIMENSIONS = 6  # dimensions whose products are tried
+_MIN_DISTINCT = 2  # distinct counts: with a single one, a constant factor explains the error as well
+_MIN_FREQUENCY = 2  # lines per count, if the only two distinct counts are 1 and another
+_SUMMED = {
+    Axis.INPUT: "outputs that each entry of {wrt} goes into",
+    Axis.OUTPUT: "entries of {wrt} that each output is made of",
+}
 
 
-def sign_flip(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
+def sign_flip(compared: ComparedBlock) -> Diagnosis | None:
     """Detect the opposite sign in every entry."""
-    del evidence
-    share = _share_everywhere(seen, -1.0)
-    return None if share is None else as_sign(share)
+    share = compared.agrees(Pattern(factor=-1.0))
+    if share is None:
+        return None
+    return Diagnosis(cause=SIGN_FLIP, explanation=f"analytic = -numeric{everywhere(share)}", share=share)
 
 
-def mean_for_sum(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
+def mean_for_sum(compared: ComparedBlock) -> Diagnosis | None:
     """Detect entries divided or multiplied by the number of summands of an output or of a gradient."""
-    found = common_factor(evidence, seen)
+    found = common_factor(compared)
     if found is None:
-        return mean_for_sum_by_line(evidence, seen, MEAN_FOR_SUM)
-    nonzero = ~seen.zero
-    of_output, of_gradient = _common_count(nonzero.sum(1)), _common_count(nonzero.sum(0))
-    return as_mean(evidence, found, Summands(of_output=of_output, of_gradient=of_gradient, all_equal=_are_equal(seen)))
+        return _mean_for_sum_by_line(compared) if isinstance(compared, BlockEntries) else None
+    site, value, known, share = compared.block, found.value, found.known, found.share
+    if known is None or value < 0 or max(value, 1 / value) < _MIN_SUMMANDS or found.argument is not None:
+        return None  # a constant factor that names the argument is more specific
+    count = round(max(value, 1 / value))
+    counts = _summands_of(compared) if isinstance(compared, BlockEntries) else _Summands()
+    if known.text not in (str(count), f"1/{count}") or count not in _possible_summands(site, value, counts):
+        return None
+    if value < 1:
+        text = f"analytic = numeric / {count}{everywhere(share)}: a mean over {count} instead of their sum"
+    else:
+        text = f"analytic = {count} × numeric{everywhere(share)}: a sum over {count} instead of their mean"
+    return Diagnosis(cause=MEAN_FOR_SUM, explanation=text, share=share)
 
 
-def constant_factor(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
+def constant_factor(compared: ComparedBlock) -> Diagnosis | None:
     """Detect one factor on every entry; with a single nonzero entry, only a known constant or an argument."""
-    found = common_factor(evidence, seen)
+    found, nonzero = common_factor(compared), compared.nonzero
     if found is None:
         return None
-    if found.known is None and found.argument is None and int((~seen.zero).sum()) < 2:
+    if found.known is None and found.argument is None and nonzero is not None and int(nonzero.sum()) < 2:
         return None
-    return as_constant(evidence, found)
+    text = f"analytic = {_signed(found)} × numeric{everywhere(found.share)}{_interpretation(compared.block, found)}"
+    return Diagnosis(cause=CONSTANT_FACTOR, explanation=text, share=found.share)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,50 +79,22 @@ class Factor:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Summands:
-    """Number of nonzero entries of each row and of each column; None if it is not the same in all of them."""
+class _Summands:
+    """Number of nonzero entries of each row and of each column; None if it is not the same in all, or unknown."""
 
-    of_output: int | None
-    of_gradient: int | None
+    of_output: int | None = None
+    of_gradient: int | None = None
     all_equal: bool = False  # all nonzero entries are equal, as in sums and means over windows
 
 
-def as_sign(share: float) -> Diagnosis:
-    """Return the diagnosis of a factor of -1."""
-    return Diagnosis(cause=SIGN_FLIP, explanation=f"analytic = -numeric{everywhere(share)}", share=share)
-
-
-def as_mean(site: WrongBlock, found: Factor, counts: Summands) -> Diagnosis | None:
-    """Return the diagnosis of a factor that is a number of summands or its inverse; None if it is neither."""
-    value, known, share = found.value, found.known, found.share
-    if known is None or value < 0 or max(value, 1 / value) < _MIN_SUMMANDS or found.argument is not None:
-        return None  # a constant factor that names the argument is more specific
-    count = round(max(value, 1 / value))
-    if known.text not in (str(count), f"1/{count}") or count not in _possible_summands(site, value, counts):
-        return None
-    if value < 1:
-        text = f"analytic = numeric / {count}{everywhere(share)}: a mean over {count} instead of their sum"
-    else:
-        text = f"analytic = {count} × numeric{everywhere(share)}: a sum over {count} instead of their mean"
-    return Diagnosis(cause=MEAN_FOR_SUM, explanation=text, share=share)
-
-
-def as_constant(site: WrongBlock, found: Factor) -> Diagnosis:
-    """Return the diagnosis of any factor."""
-    text = f"analytic = {_signed(found)} × numeric{everywhere(found.share)}{_interpretation(site, found)}"
-    return Diagnosis(cause=CONSTANT_FACTOR, explanation=text, share=found.share)
-
-
-def common_factor(evidence: Evidence, seen: BlockEntries) -> Factor | None:
+def common_factor(compared: ComparedBlock) -> Factor | None:
     """Return the factor common to all entries, None if there is none."""
-    if _ONE_IN * int(seen.wrong.sum()) < int((~seen.zero).sum()):
-        return None  # a factor that the tolerance hides in most entries is not confirmed there
-    found = factor_of(evidence, ratio_of(seen, seen.wrong))
-    share = None if found is None else _share_everywhere(seen, found.value)
+    found = _factor_of(compared.block, compared.ratio())
+    share = None if found is None else compared.agrees(Pattern(factor=found.value))
     return None if found is None or share is None else replace(found, share=share)
 
 
-def factor_of(site: WrongBlock, ratio: Ratio | None) -> Factor | None:
+def _factor_of(site: WrongBlock, ratio: Ratio | None) -> Factor | None:
     """Return the factor of a ratio, replaced by a known constant nearby; None if the ratio is 0, 1 or not finite."""
     if ratio is None or not math.isfinite(ratio.value) or ratio.value in (0.0, 1.0):
         return None
@@ -113,7 +103,7 @@ def factor_of(site: WrongBlock, ratio: Ratio | None) -> Factor | None:
     return Factor(value=exact, known=known, argument=scalar_power(site, exact, ratio.accuracy), share=1.0)
 
 
-def possible_sums(many: tuple[int, ...], few: tuple[int, ...], number: int | None) -> set[int]:
+def _possible_sums(many: tuple[int, ...], few: tuple[int, ...], number: int | None) -> set[int]:
     """Return the numbers of summands possible in a reduction from shape `many` to shape `few`.
 
     These are the products of any dimensions that `many` has and `few` lacks. If `few` has further dimensions of size
@@ -123,13 +113,6 @@ def possible_sums(many: tuple[int, ...], few: tuple[int, ...], number: int | Non
     dimensions = list(dropped.elements())[:_MAX_DIMENSIONS]
     products = {math.prod(part) for count in range(1, len(dimensions) + 1) for part in combinations(dimensions, count)}
     return products & {number} if any(size > 1 for size in gained) else products
-
-
-def _share_everywhere(seen: BlockEntries, factor: float) -> float | None:
-    """Return the share of the error that a factor explains; None if not enough, or if a right entry contradicts it."""
-    predicted = factor * seen.numeric
-    share = explained_share(seen, predicted, abs(factor))
-    return None if share is None or contradicts_right(seen, predicted, abs(factor)) else share
 
 
 def _sizes(site: WrongBlock) -> set[int]:
@@ -143,20 +126,25 @@ def _sizes(site: WrongBlock) -> set[int]:
     }
 
 
-def _possible_summands(site: WrongBlock, value: float, counts: Summands) -> set[int]:
+def _possible_summands(site: WrongBlock, value: float, counts: _Summands) -> set[int]:
     """Return the possible numbers of summands: of an output, and of a gradient if the factor divides."""
     shape = site.of.shape
-    possible = possible_sums(site.wrt.shape, shape, counts.of_output)
+    possible = _possible_sums(site.wrt.shape, shape, counts.of_output)
     if counts.all_equal and counts.of_output is not None:
         possible |= {counts.of_output}
     for block in site.inputs:
         if block != site.wrt:
-            possible |= possible_sums(block.shape, shape, None)
+            possible |= _possible_sums(block.shape, shape, None)
     if value > 1:
         return possible
     if counts.of_output == 1 and counts.of_gradient is not None:
         possible = possible | {counts.of_gradient}  # outputs that are copies of one input
-    return possible | possible_sums(shape, site.wrt.shape, counts.of_gradient)
+    return possible | _possible_sums(shape, site.wrt.shape, counts.of_gradient)
+
+
+def _summands_of(seen: BlockEntries) -> _Summands:
+    of_output, of_gradient = _common_count(seen.nonzero.sum(1)), _common_count(seen.nonzero.sum(0))
+    return _Summands(of_output=of_output, of_gradient=of_gradient, all_equal=_are_equal(seen))
 
 
 def _are_equal(seen: BlockEntries) -> bool:
@@ -203,3 +191,33 @@ def _size_text(site: WrongBlock, found: Factor) -> str:
     is_size = count >= _MIN_SUMMANDS and str(count) in (known.text, known.reciprocal)
     names = [block.name for block in (site.wrt, site.of) if is_size and count in block.shape]
     return f"the size of a dimension of {names[0]}" if names else ""
+
+
+def _mean_for_sum_by_line(seen: BlockEntries) -> Diagnosis | None:
+    """Detect entries divided or multiplied by the number of nonzero entries in their row or column."""
+    nonzero = ~seen.zero
+    for axis in Axis:
+        counts = nonzero.sum(1 - axis.value)
+        occurring = counts[counts > 0]
+        if not _counts_differ(occurring):
+            continue
+        divisor = broadcast_along(axis, counts.clamp(min=1)).to(seen.numeric.dtype)
+        counted = _SUMMED[axis].format(wrt=seen.block.wrt.name)
+        for predicted, scale, words, interpretation in (
+            (seen.numeric / divisor, 1.0, "numeric / k", "a mean over them instead of their sum"),
+            (seen.numeric * divisor, float(divisor.max()), "k × numeric", "a sum over them instead of their mean"),
+        ):
+            share = explained_share(seen, predicted, scale)
+            if share is not None:
+                text = f"analytic = {words}{everywhere(share)}, where k is the number of {counted}: {interpretation}"
+                return Diagnosis(cause=MEAN_FOR_SUM, explanation=text, share=share)
+    return None
+
+
+def _counts_differ(counts: Tensor) -> bool:
+    """True if the counts (k,) vary enough that factors equal to them are no coincidence."""
+    frequencies = Counter(counts.tolist())
+    above_one = [count for count in frequencies if count > 1]
+    return len(above_one) >= _MIN_DISTINCT or (
+        len(frequencies) >= _MIN_DISTINCT and min(frequencies.values()) >= _MIN_FREQUENCY
+    )

@@ -10,8 +10,15 @@ import torch
 from gradverify.core.model.coordinates import total
 from gradverify.diagnosis.block.entries import BlockEntries, contradicts_right, explained_share, has_factor, ratio_of
 from gradverify.diagnosis.block.relation import factor_in_words
-from gradverify.diagnosis.block.slices import Slices, is_every_nth, slices_of
-from gradverify.diagnosis.block.structure import AxisMasks, axis_masks, broadcast_along, is_elementwise
+from gradverify.diagnosis.block.structure import (
+    AxisMasks,
+    Slices,
+    axis_masks,
+    broadcast_along,
+    is_elementwise,
+    is_every_nth,
+    slices_of,
+)
 from gradverify.diagnosis.causes.constant_factor import CONSTANT_FACTOR, SIGN_FLIP
 from gradverify.diagnosis.naming.region import chance
 from gradverify.diagnosis.naming.variables import Axis, block_along
@@ -22,8 +29,9 @@ _MAX_CHANCE = 0.1  # probability of equally regular random slices above which no
 _MIN_WRONG = 3  # wrong entries with the same factor
 
 
-def factor_by_slice(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
+def factor_by_slice(seen: BlockEntries) -> Diagnosis | None:
     """Detect one factor on some slices that are consecutive, equally spaced, or at both ends of a dimension."""
+    evidence = seen.block
     if int(seen.wrong.sum()) < _MIN_WRONG:
         return None
     ratio = ratio_of(seen, seen.wrong)

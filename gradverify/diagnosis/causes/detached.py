@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from gradverify.diagnosis.block.entries import BlockEntries
-from gradverify.evidence import Diagnosis, Evidence, WrongBlock
+from gradverify.diagnosis.block.pattern import ComparedBlock
+from gradverify.evidence import Diagnosis
 
 DETACHED = "detached"
 
 
-def detached(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
+def detached(compared: ComparedBlock) -> Diagnosis | None:
     """Detect a claimed block of zeros."""
-    del seen
-    if bool((evidence.claimed != 0).any()):
+    if not compared.claims_nothing:
         return None
-    return as_detached(evidence)
-
-
-def as_detached(site: WrongBlock) -> Diagnosis:
-    """Return the diagnosis of a gradient that is zero or None."""
+    site = compared.block
     of, wrt = site.of.name, site.wrt.name
     if site.backward.problem.order > 1 and site.backward.missing[site.wrt.tensor]:
         text = f"backward has no derivative by {wrt}, although {of} depends on it"

@@ -9,8 +9,9 @@ from gradverify.core.backward.vjps import Backward, row
 from gradverify.core.model.generators import random_magnitudes
 from gradverify.diagnosis.block.entries import BlockEntries
 from gradverify.diagnosis.naming.wording import rounded_up
+from gradverify.diagnosis.projections.sums import RandomProjections
 from gradverify.errors import EvaluationError
-from gradverify.evidence import Diagnosis, Evidence, WrongBlock
+from gradverify.evidence import Diagnosis, WrongBlock
 
 LOW_PRECISION = "low-precision-backward"
 _DTYPES = (torch.bfloat16, torch.float16, torch.float32)  # coarsest first
@@ -20,8 +21,9 @@ _MAX_ROUNDINGS = 256  # times eps of the narrower dtype: a larger error has anot
 _MAX_ERROR = 0.1  # relative error: a larger one has another cause, whatever the dtype
 
 
-def low_precision_backward(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
+def low_precision_backward(seen: BlockEntries) -> Diagnosis | None:
     """Detect vjps that are exact in a narrower dtype, with an error of the size of its rounding."""
+    evidence = seen.block
     generator, vjps = torch.Generator().manual_seed(0), []
     output_mask = torch.zeros(max(block.stop for block in evidence.outputs), dtype=torch.float64)
     output_mask[evidence.of.coordinates] = 1.0
@@ -34,10 +36,17 @@ def low_precision_backward(evidence: Evidence, seen: BlockEntries) -> Diagnosis 
             return None
     error = (seen.claimed - seen.numeric).masked_fill(~seen.wrong, 0.0)
     norm = torch.linalg.vector_norm(seen.numeric)
-    return in_lower_precision(evidence, torch.stack(vjps), float(torch.linalg.vector_norm(error) / norm))
+    return _in_lower_precision(evidence, torch.stack(vjps), float(torch.linalg.vector_norm(error) / norm))
 
 
-def in_lower_precision(site: WrongBlock, answers: Tensor, error: float) -> Diagnosis | None:
+def low_precision_backward_in_sums(projections: RandomProjections) -> Diagnosis | None:
+    """Diagnose vjps that are all exact in a narrower dtype, with an error of the size of its rounding."""
+    error = torch.linalg.vector_norm(projections.claimed - projections.numeric.value)
+    size = torch.linalg.vector_norm(projections.numeric.value)
+    return _in_lower_precision(projections.block, projections.vjps, float(error / size))
+
+
+def _in_lower_precision(site: WrongBlock, answers: Tensor, error: float) -> Diagnosis | None:
     """Return the diagnosis of vjps (K, n) that a narrower dtype holds exactly, or None; `error` is relative."""
     numbers = _numbers(site, answers)
     for dtype in _exact_dtypes(site.backward, numbers) if len(numbers) >= _MIN_NUMBERS else ():

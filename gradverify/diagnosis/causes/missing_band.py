@@ -48,8 +48,9 @@ class _Band:
     text: str  # wherever j > i, with i ...: tril(0) is missing
 
 
-def missing_band(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
+def missing_band(seen: BlockEntries) -> Diagnosis | None:
     """Detect wrong entries with analytic ≠ 0 and numeric = 0 that are exactly the entries outside a band."""
+    evidence = seen.block
     extra = (seen.claimed != 0) & seen.zero & seen.wrong
     if not torch.equal(extra, seen.wrong):
         return None

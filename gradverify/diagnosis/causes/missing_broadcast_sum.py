@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
+from gradverify.core.model.coordinates import total
 from gradverify.diagnosis.block.entries import BlockEntries, explained_share
 from gradverify.diagnosis.naming.wording import share_text
+from gradverify.diagnosis.projections.sampled_lines import SampledLines
+from gradverify.diagnosis.projections.sums import RandomProjections, is_right, sums_outside, sums_over_outputs
 from gradverify.evidence import Diagnosis, Evidence, WrongBlock
 
 MISSING_BROADCAST_SUM = "missing-broadcast-sum"
 MIN_SHARED = 0.9  # share of the inputs that have to enter several slices of the output
 
 
-def missing_broadcast_sum(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
+def missing_broadcast_sum(seen: BlockEntries) -> Diagnosis | None:
     """Detect a claimed Jacobian that keeps one slice of the outputs, or one output per input, and is zero elsewhere."""
+    evidence = seen.block
     if bool((seen.wrong & (seen.claimed != 0)).any()):
         return None
     return _one_slice(evidence, seen) or _one_output(evidence, seen) or _one_slice_per_input(evidence, seen)
@@ -92,3 +97,37 @@ def _one_slice_per_input(evidence: Evidence, seen: BlockEntries) -> Diagnosis | 
 def _first_in_column(entries: Tensor) -> Tensor:
     """Mask of the first set entry of every column; (m, n)."""
     return entries & (entries.cumsum(0) == 1)
+
+
+def missing_broadcast_sum_in_sums(look: SampledLines) -> Diagnosis | None:
+    """Diagnose claimed rows that are right in the first, or last, slice of the output and zero in all others."""
+    projections = look.projections
+    shape = projections.block.of.shape
+    for dimension, size in enumerate(shape):
+        if size == 1 or not _reaches(look, dimension):
+            continue
+        for kept in (0, size - 1):
+            index = _index_along(projections, dimension)
+            if all((index[row.position] == kept) or not bool(row.claimed.any()) for row in look.rows):
+                other_slices = sums_over_outputs(projections, index != kept)
+                if not bool((other_slices.claimed != 0).any()) and is_right(
+                    projections, sums_outside(projections, other_slices)
+                ):
+                    return as_one_slice(projections.block, dimension, kept, 1.0)
+    return None
+
+
+def _reaches(look: SampledLines, dimension: int) -> bool:
+    """True if almost all sampled inputs contribute to several slices of the output."""
+    index, at = _index_along(look.projections, dimension), look.projections.block.of.coordinates
+    measured = [column.entries for column in look.columns if column.entries is not None]
+    reached = [index[entries.value[at].abs() > entries.bar[at]] for entries in measured]
+    nonzero = [slices for slices in reached if len(slices)]
+    return sum(int(slices.min()) < int(slices.max()) for slices in nonzero) >= MIN_SHARED * len(nonzero) > 0
+
+
+def _index_along(projections: RandomProjections, dimension: int) -> Tensor:
+    """Return the index along a dimension of every entry of the output, (m,)."""
+    shape = projections.block.of.shape
+    places = torch.arange(total(shape), device=projections.block.device)
+    return places // total(shape[dimension + 1 :]) % shape[dimension]

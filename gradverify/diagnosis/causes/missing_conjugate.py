@@ -6,45 +6,35 @@ import torch
 from torch import Tensor
 
 from gradverify.core.model.coordinates import Block
-from gradverify.diagnosis.block.entries import BlockEntries, block_entries, explained_share
-from gradverify.diagnosis.naming.tensors import slice_of
+from gradverify.diagnosis.block.pattern import ComparedBlock, Pattern
+from gradverify.diagnosis.naming.variables import whole_tensor
 from gradverify.diagnosis.naming.wording import share_text
-from gradverify.evidence import Diagnosis, Evidence, WrongBlock
+from gradverify.evidence import Diagnosis
 
 MISSING_CONJUGATE = "missing-conjugate"
 
 
-def missing_conjugate(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
+def missing_conjugate(compared: ComparedBlock) -> Diagnosis | None:
     """Detect the opposite sign in all entries between a real and an imaginary part, or by all imaginary parts."""
-    del seen
-    of, wrt, whole = evidence.of, evidence.wrt, evidence.jacobians
-    if not is_complex(of) and not is_complex(wrt):
+    site, of, wrt = compared.block, compared.block.of, compared.block.wrt
+    if not _is_complex(of) and not _is_complex(wrt):
         return None
-    place = (slice_of(whole.outputs, of.tensor), slice_of(whole.inputs, wrt.tensor))
-    both = block_entries(
-        evidence.backward, whole.claimed[place], whole.numeric[place], whole.bar[place], whole.wrong[place]
+    both = compared.over(whole_tensor(site.outputs, of.tensor), whole_tensor(site.inputs, wrt.tensor))
+    if both is None or both.agrees(Pattern(factor=-1.0)) is not None:
+        return None  # one sign in all entries is simpler
+    by_row, by_column = (
+        _conjugation_signs(part, whole).to(site.device) for part, whole in ((of, both.block.of), (wrt, both.block.wrt))
     )
-    if both is None or not bool((~both.wrong & ~both.zero).any()):
-        return None  # if no entry is right, a flipped sign explains the error as well
-    rows, columns = both.numeric.shape
-    left, right = conjugation_signs(of, rows).to(evidence.device), conjugation_signs(wrt, columns).to(evidence.device)
-    share = explained_share(both, left.unsqueeze(1) * both.numeric * right)
-    if share is not None:
-        return as_unconjugated(evidence, share)
-    share = explained_share(both, both.numeric * right)
-    return None if share is None else as_conjugate(evidence, share)
-
-
-def as_unconjugated(site: WrongBlock, share: float) -> Diagnosis:
-    """Return the diagnosis of a derivative that is not conjugated."""
-    text = f"{_explanation(site.of, site.wrt)}{share_text(share)}"
-    return Diagnosis(cause=MISSING_CONJUGATE, explanation=text, share=share)
-
-
-def as_conjugate(site: WrongBlock, share: float) -> Diagnosis:
-    """Return the diagnosis of a gradient that is the conjugate of the right one."""
-    text = f"the gradient by {_tensor_name(site.wrt)} is the conjugate of what it should be{share_text(share)}"
-    return Diagnosis(cause=MISSING_CONJUGATE, explanation=text, share=share)
+    unconjugated = _explanation(of, wrt)
+    conjugate = f"the gradient by {_tensor_name(wrt)} is the conjugate of what it should be"
+    for pattern, text in (
+        (Pattern(by_row=by_row, by_column=by_column), unconjugated),
+        (Pattern(by_column=by_column), conjugate),
+    ):
+        share = both.agrees(pattern)
+        if share is not None:
+            return Diagnosis(cause=MISSING_CONJUGATE, explanation=f"{text}{share_text(share)}", share=share)
+    return None
 
 
 def _tensor_name(block: Block) -> str:
@@ -53,21 +43,21 @@ def _tensor_name(block: Block) -> str:
 
 def _explanation(of: Block, wrt: Block) -> str:
     gradient, output = _tensor_name(wrt), _tensor_name(of)
-    if not is_complex(of):
+    if not _is_complex(of):
         return f"the gradient by {gradient} is the conjugate of what it should be"
-    if not is_complex(wrt):
+    if not _is_complex(wrt):
         return f"what comes back from the imaginary part of {output} has the opposite sign: conj() is missing"
     return f"the derivative of {output} by {gradient} is not conjugated: its imaginary part has the opposite sign"
 
 
-def conjugation_signs(block: Block, count: int) -> Tensor:
-    """Return -1 at the imaginary parts of the block's tensor and 1 elsewhere, (count,)."""
-    found = torch.ones(count, dtype=torch.float64)
-    if is_complex(block):
+def _conjugation_signs(part: Block, whole: Block) -> Tensor:
+    """Return -1 at the imaginary parts of a tensor and 1 elsewhere, (entries,); `part` is one of its parts."""
+    found = torch.ones(whole.stop - whole.start, dtype=torch.float64)
+    if _is_complex(part):
         found[1::2] = -1.0
     return found
 
 
-def is_complex(block: Block) -> bool:
+def _is_complex(block: Block) -> bool:
     """True if the block is the real or the imaginary part of a complex tensor."""
     return block.step == 2

@@ -7,11 +7,13 @@ from torch import Tensor
 
 from gradverify.core.backward.batched_vjp import row_cotangent
 from gradverify.core.backward.vjps import row
+from gradverify.core.estimate.samples import Estimate
 from gradverify.diagnosis.block.entries import BlockEntries, explained_share
 from gradverify.diagnosis.naming.constants import number_text
-from gradverify.diagnosis.naming.described import elements_text, region_text
+from gradverify.diagnosis.naming.region import elements_text, region_text
 from gradverify.diagnosis.naming.variables import Axis
 from gradverify.diagnosis.naming.wording import share_text
+from gradverify.diagnosis.projections.sums import RandomProjections, holds, sums_over_inputs
 from gradverify.errors import EvaluationError
 from gradverify.evidence import Diagnosis, Evidence, WrongBlock
 
@@ -21,8 +23,9 @@ _CLOSE = 1e-3  # times an entry's error: residual that a pattern may leave
 _CAP = 0.1  # times an entry's error: upper limit of the slack for measurement and rounding
 
 
-def missing_cotangent(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
+def missing_cotangent(seen: BlockEntries) -> Diagnosis | None:
     """Detect a nonzero vjp of a zero cotangent that explains the error."""
+    evidence = seen.block
     constant = vjp_of_zero(evidence)
     if constant is None:
         return None
@@ -35,11 +38,12 @@ def missing_cotangent(evidence: Evidence, seen: BlockEntries) -> Diagnosis | Non
     return _in_one_term(seen, added)
 
 
-def has_constant_part(evidence: Evidence, seen: BlockEntries) -> bool:
+def has_constant_part(seen: BlockEntries) -> bool:
     """True if part of the error of a wrong entry does not depend on the cotangent.
 
     Such a block is not linear in the cotangent, so no other cause is looked for.
     """
+    evidence = seen.block
     constant = vjp_of_zero(evidence)
     if constant is None:
         return False
@@ -96,3 +100,30 @@ def _constant_text(values: Tensor) -> str:
     first = float(values[0])
     same = bool(((values - first).abs() <= _SAME * abs(first)).all())
     return number_text(first) if same else "a constant"
+
+
+def missing_cotangent_in_sums(projections: RandomProjections) -> Diagnosis | None:
+    """Diagnose a constant in the gradient: backward does not return zeros for a cotangent of zeros.
+
+    The constant is either added to the right gradient or replaces it in some inputs, and explains the whole error.
+    """
+    constant = vjp_of_zero(projections.block)
+    if constant is None:
+        return None
+    where, projected = constant != 0, projections.directions[:, projections.block.wrt.coordinates] @ constant
+    numeric = projections.numeric
+    if holds(projections, Estimate(value=numeric.value + projected, bar=numeric.bar)):
+        return as_missing_cotangent(projections.block, constant, ADDED, 1.0)
+    outside = sums_over_inputs(projections, ~where).numeric
+    if holds(projections, Estimate(value=outside.value + projected, bar=outside.bar)):
+        return as_missing_cotangent(projections.block, constant, REPLACED, 1.0)
+    return None
+
+
+def has_constant_part_in_sums(projections: RandomProjections) -> bool:
+    """True if a significant part of the error does not depend on the cotangent."""
+    constant = vjp_of_zero(projections.block)
+    if constant is None:
+        return False
+    projected = projections.directions[:, projections.block.wrt.coordinates] @ constant
+    return bool((projected.abs() > _CLOSE * projections.error_size).any())

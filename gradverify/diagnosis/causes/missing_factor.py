@@ -11,17 +11,10 @@ import torch
 from torch import Tensor
 
 from gradverify.diagnosis.block.entries import BlockEntries, explained_share
-from gradverify.diagnosis.block.ratios import SAME, Ratios, ratios
+from gradverify.diagnosis.block.relation import SAME_FACTOR, Ratios, ratios
 from gradverify.diagnosis.block.structure import is_elementwise
 from gradverify.diagnosis.block.tensors_along_axis import AxisTensor, differences, tensors_along
 from gradverify.diagnosis.naming.constants import known_constant
-from gradverify.diagnosis.naming.elementary_functions import (
-    ELEMENTARY_FUNCTIONS,
-    OF_DIFFERENCES,
-    ElementaryFunction,
-    function_text,
-    without_brackets,
-)
 from gradverify.diagnosis.naming.variables import Axis
 from gradverify.diagnosis.naming.wording import everywhere
 from gradverify.evidence import Diagnosis, Evidence
@@ -42,13 +35,15 @@ class _Candidate:
     signed: bool = False  # its negative is a candidate too, so only a positive constant counts
 
 
-def missing_factor(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
+def missing_factor(seen: BlockEntries) -> Diagnosis | None:
     """Detect claims that are numeric times, or over, an elementary function of an input, output or argument."""
+    evidence = seen.block
     return _first_match(evidence, seen, _single_tensor_multiples)
 
 
-def mistaken_factor(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
+def mistaken_factor(seen: BlockEntries) -> Diagnosis | None:
     """Detect claims that are numeric times the quotient of two tensors, as if one were used for the other."""
+    evidence = seen.block
     return _first_match(evidence, seen, _quotient_multiples)
 
 
@@ -166,7 +161,7 @@ def _is_product_with(seen: BlockEntries, first: AxisTensor, others: Sequence[Axi
 
 def _are_equal(values: Tensor) -> bool:
     median = values.median()
-    return bool(((values - median).abs() <= SAME * median.abs()).all())
+    return bool(((values - median).abs() <= SAME_FACTOR * median.abs()).all())
 
 
 def _tensors(evidence: Evidence, seen: BlockEntries) -> list[AxisTensor]:
@@ -196,3 +191,39 @@ def _location(evidence: Evidence, tensor: AxisTensor, ambiguous: bool) -> str:
     if tensor.where:
         return f"{tensor.where} of {block.name}"
     return f" at the same place of {block.name}" if ambiguous and tensor.name != block.name else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElementaryFunction:
+    """An elementwise function and its text."""
+
+    text: str  # {0} stands for the argument, {1} for the argument in brackets if it contains a space
+    function: Callable[[Tensor], Tensor]
+
+
+# Simplest first. Reciprocals are not listed, since callers try each function and its reciprocal.
+ELEMENTARY_FUNCTIONS: tuple[ElementaryFunction, ...] = (
+    ElementaryFunction(text="{1}", function=lambda t: t),
+    ElementaryFunction(text="{1}²", function=torch.square),
+    ElementaryFunction(text="(1 - {1})", function=lambda t: 1 - t),
+    ElementaryFunction(text="(1 - {1}²)", function=lambda t: 1 - t * t),
+    ElementaryFunction(text="(1 + {1})", function=lambda t: 1 + t),
+    ElementaryFunction(text="(1 + {1}²)", function=lambda t: 1 + t * t),
+    ElementaryFunction(text="{1} (1 - {1})", function=lambda t: t * (1 - t)),
+    ElementaryFunction(text="√{1}", function=torch.sqrt),
+    ElementaryFunction(text="exp({0})", function=torch.exp),
+    ElementaryFunction(text="log({0})", function=torch.log),
+    ElementaryFunction(text="{1}³", function=lambda t: t**3),
+)
+OF_DIFFERENCES = tuple(form for form in ELEMENTARY_FUNCTIONS if form.text in ("{1}", "exp({0})", "(1 + {1})"))
+
+
+def function_text(form: ElementaryFunction, name: str) -> str:
+    """Return the text of the function of an argument with this name."""
+    return form.text.format(name, f"({name})" if " " in name else name)
+
+
+def without_brackets(text: str) -> str:
+    """Return the text without the brackets that enclose all of it."""
+    inside = text[1:-1]
+    return inside if text.startswith("(") and text.endswith(")") and "(" not in inside else text

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gradverify.core.model.coordinates import Block, total
 from gradverify.diagnosis.block.entries import BlockEntries, explained_share
-from gradverify.diagnosis.block.ratios import Ratios, ratios
+from gradverify.diagnosis.block.relation import Ratios, ratios
 from gradverify.diagnosis.block.structure import broadcast_along, is_elementwise
 from gradverify.diagnosis.block.tensors_along_axis import tensors_along
 from gradverify.diagnosis.causes.missing_factor import MISSING_FACTOR
@@ -75,8 +75,9 @@ class _Partition:
     factor: Tensor  # (slices,) NaN if all entries of the slice are zero
 
 
-def statistic_by_slice(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
+def statistic_by_slice(seen: BlockEntries) -> Diagnosis | None:
     """Detect claims that are numeric times, or over, a statistic of each row, channel or other slice."""
+    evidence = seen.block
     sample = ratios(seen)
     axes = (Axis.INPUT,) if is_elementwise(evidence, seen) else (Axis.INPUT, Axis.OUTPUT)
     for axis in axes:

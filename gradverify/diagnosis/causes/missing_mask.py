@@ -13,7 +13,7 @@ from gradverify.diagnosis.block.entries import BlockEntries, explained_share, ra
 from gradverify.diagnosis.block.relation import factor_in_words, multiple_of_cotangent, share_inside
 from gradverify.diagnosis.block.structure import broadcast_along, is_elementwise
 from gradverify.diagnosis.block.value_or_position import accepted_region
-from gradverify.diagnosis.naming.described import ChooseRegion, elements_text, region_text
+from gradverify.diagnosis.naming.region import ChooseRegion, elements_text, region_text
 from gradverify.diagnosis.naming.variables import Axis
 from gradverify.diagnosis.naming.wording import differ_text, share_text
 from gradverify.evidence import Diagnosis, Evidence
@@ -22,10 +22,18 @@ MISSING_MASK = "missing-mask"
 _BARS = 2.0  # error bars within which a derivative counts as zero
 _ZERO = 1e-9  # times the largest derivative: smaller ones count as zero
 _MIN_ENTRIES = 2  # entries where the mask is missing, or entries with the same factor
+_MIN_EACH = 2  # inputs with a zero gradient, and with a zero derivative
+_MIN_INPUTS = 6  # inputs in total: a random mask of so many is rarely the inverse
 
 
-def missing_mask(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
+def missing_mask(seen: BlockEntries) -> Diagnosis | None:
+    """Detect nonzero claims where the derivative is zero at this point, or a mask that is inverted."""
+    return _unmasked(seen) or _inverted_mask(seen)
+
+
+def _unmasked(seen: BlockEntries) -> Diagnosis | None:
     """Detect nonzero claims for inputs or outputs whose derivative is zero at this point."""
+    evidence = seen.block
     if bool((seen.wrong & ~seen.zero & (seen.claimed == 0)).any()) or not bool((seen.wrong & seen.zero).any()):
         return None
     if bool((seen.wrong & seen.zero & (seen.numeric.abs() > _BARS / BAR_FACTOR * seen.slack)).any()):
@@ -121,3 +129,26 @@ def _region_chooser(seen: BlockEntries, axis: Axis, wrong: Tensor) -> ChooseRegi
 
 def _at(region: str) -> str:
     return f", at {region}" if region else ""
+
+
+def _inverted_mask(seen: BlockEntries) -> Diagnosis | None:
+    """Detect an input tensor of which each element has a nonzero gradient or a nonzero derivative, but not both."""
+    evidence = seen.block
+    if bool(seen.left_out.any()):
+        return None
+    claimed, nonzero = (seen.claimed != 0).any(0), (~seen.zero).any(0)
+    if (
+        not torch.equal(claimed, ~nonzero)
+        or len(nonzero) < _MIN_INPUTS
+        or min(_count(claimed), _count(nonzero)) < _MIN_EACH
+    ):
+        return None
+    if not bool(seen.wrong.any(0).all()):
+        return None
+    size = total(evidence.wrt.shape)
+    text = f"all elements differ; analytic = 0 in {_count(nonzero)} of {size} elements and numeric = 0 in the others"
+    return Diagnosis(cause=MISSING_MASK, explanation=f"{text}: the mask is inverted", share=1.0)
+
+
+def _count(places: Tensor) -> int:
+    return int(places.sum())

@@ -1,13 +1,18 @@
-"""Missing or wrong term: the error is diagonal, off-diagonal, or of low rank."""
+"""Missing or wrong term: the error is diagonal, off-diagonal or of low rank, or some entries are claimed to be zero."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from gradverify.diagnosis.block.blocks_diagonal import connected_components
+from gradverify.core.model.coordinates import Block
 from gradverify.diagnosis.block.entries import BlockEntries, explained_share
-from gradverify.diagnosis.naming.wording import share_text
+from gradverify.diagnosis.naming.variables import Axis, block_along
+from gradverify.diagnosis.naming.wording import element_name, listed, share_text
+from gradverify.diagnosis.projections.sampled_lines import SampledLines
 from gradverify.evidence import Diagnosis, Evidence
 
 MISSING_TERM = "missing-term"
@@ -15,10 +20,17 @@ _MAX_DENSE = 256  # smaller side of a matrix up to which the full SVD is compute
 _MAX_RANK = 16  # largest rank of the error sought in a larger block
 _RANK_RATIO = 3  # least quotient of the ranks of the numeric Jacobian and the error
 _BREADTH = 4  # nonzero rows and columns of the error required per unit of rank
+_MIN_LOST = 4  # entries claimed to be zero
+_MIN_RIGHT = 4  # nonzero entries that are right
+_ROUNDS = 8  # of label propagation; if the labels still change then, the whole pattern is returned as one component
+_MAX_RANK_IN_SUMS = 2  # largest rank of an error that so few sums can establish
+_SMALL = 1e-3  # of the largest singular value: smaller ones count as zero
+_MAX_RIGHT = 0.2  # largest share of right columns, and rows, among those chosen at random
 
 
-def missing_term(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
+def missing_term(seen: BlockEntries) -> Diagnosis | None:
     """Detect an error that is diagonal, off-diagonal or of much lower rank than the numeric Jacobian."""
+    evidence = seen.block
     if evidence.of.shape == evidence.wrt.shape and seen.wrong.shape[0] > 2:
         found = _on_or_off_diagonal(seen)
         if found is not None:
@@ -48,7 +60,7 @@ def _on_or_off_diagonal(seen: BlockEntries) -> Diagnosis | None:
 def _of_low_rank(seen: BlockEntries) -> Diagnosis | None:
     error = (seen.claimed - seen.numeric).masked_fill(~seen.wrong, 0.0)
     low_rank, ranks = torch.zeros_like(error), []
-    for each in connected_components((seen.claimed != 0) | ~seen.zero | seen.wrong):
+    for each in _connected_components((seen.claimed != 0) | ~seen.zero | seen.wrong):
         if bool(seen.wrong[each.place].any()):
             approximation = _low_rank_part(error[each.place], seen.numeric[each.place])
             if approximation is None:
@@ -103,3 +115,134 @@ def _svd(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def rank_of(values: Tensor) -> int:
     """Return the number of singular values (k,) above 1e-6 of the largest, 0 for a zero matrix."""
     return int((values > 1e-6 * values[0]).sum()) if len(values) and float(values[0]) > 0 else 0
+
+
+def missing_path(seen: BlockEntries) -> Diagnosis | None:
+    """Detect several entries that are wrongly claimed to be zero, beside several right ones."""
+    evidence = seen.block
+    kept = ~seen.zero & ~seen.wrong
+    if (
+        bool((seen.wrong & (seen.claimed != 0)).any())
+        or int(seen.wrong.sum()) < _MIN_LOST
+        or int(kept.sum()) < _MIN_RIGHT
+    ):
+        return None
+    share = explained_share(seen, seen.numeric.masked_fill(seen.wrong, 0.0))
+    if share is None:
+        return None
+    count = f"{int(seen.wrong.sum())} of the {int((~seen.zero).sum())} entries that are not zero"
+    location = _location(evidence, seen, Axis.INPUT) or _location(evidence, seen, Axis.OUTPUT)
+    text = f"analytic = 0 in {count}{location}, and right in the others:"
+    text += f" part of the derivative is left out{share_text(share)}"
+    return Diagnosis(cause=MISSING_TERM, explanation=text, share=share)
+
+
+def _location(evidence: Evidence, seen: BlockEntries, axis: Axis) -> str:
+    """Return ", those by x[:, 4:8]" if exactly the nonzero entries of these elements are lost, else ""."""
+    across = 1 - axis.value
+    wrong, kept = seen.wrong.any(across), (~seen.zero & ~seen.wrong).any(across)
+    if bool((wrong & kept).any()):
+        return ""
+    block, preposition = block_along(evidence, axis), "by" if axis is Axis.INPUT else "of"
+    return f", those {preposition} {_index_text(block, wrong, wrong | kept) or _element_names(block, wrong)}"
+
+
+def _index_text(block: Block, wrong: Tensor, relevant: Tensor) -> str:
+    """Return a slice along one dimension, with or without a step, that holds exactly the wrong elements; else ""."""
+    wrong_entries, relevant_entries = wrong.reshape(block.shape), relevant.reshape(block.shape)
+    for dimension, size in enumerate(block.shape):
+        others = tuple(other for other in range(len(block.shape)) if other != dimension)
+        hit = (wrong_entries.any(others) if others else wrong_entries).nonzero().flatten().tolist()
+        start, stop = hit[0], hit[-1] + 1
+        inside = torch.zeros_like(wrong_entries)
+        inside.narrow(dimension, start, stop - start).fill_(True)
+        if stop - start < size and torch.equal(inside & relevant_entries, wrong_entries):
+            index = [":"] * len(block.shape)
+            index[dimension] = f"{start or ''}:{stop if stop < size else ''}"
+            return f"{block.name}[{', '.join(index)}]"
+        step = next(
+            (step for step in range(2, size // 2 + 1) if _is_every(step, dimension, wrong_entries, relevant_entries)),
+            None,
+        )
+        if step is not None:
+            index = [":"] * len(block.shape)
+            index[dimension] = f"{start % step or ''}::{step}"
+            return f"{block.name}[{', '.join(index)}]"
+    return ""
+
+
+def _is_every(step: int, dimension: int, wrong: Tensor, relevant: Tensor) -> bool:
+    """True if the wrong elements are exactly the relevant ones at every `step`-th index from the first."""
+    index = torch.arange(wrong.shape[dimension], device=wrong.device)
+    remainder = index.view([-1 if other == dimension else 1 for other in range(wrong.dim())]) % step
+    return torch.equal((remainder == remainder.expand_as(wrong)[wrong][0]) & relevant, wrong)
+
+
+def _element_names(block: Block, wrong: Tensor) -> str:
+    return listed([element_name(block, at) for at in wrong.nonzero().flatten().tolist()])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Component:
+    """Rows and columns whose entries outside each other are all zero."""
+
+    rows: Tensor  # (k,)
+    columns: Tensor  # (l,)
+
+    @property
+    def place(self) -> tuple[Tensor, Tensor]:
+        """Index of the submatrix of these rows and columns."""
+        return self.rows.unsqueeze(1), self.columns.unsqueeze(0)
+
+
+def _connected_components(live: Tensor) -> list[_Component]:
+    """Return the connected components of the sparsity pattern `live` (m, n) bool; empty rows and columns are in none.
+
+    Every row starts with its own index as label. Rows and columns take the smallest label they are connected to until
+    the labels no longer change.
+    """
+    rows, unlabelled = torch.arange(len(live), device=live.device), len(live)
+    for _ in range(_ROUNDS):
+        columns = torch.where(live, rows.unsqueeze(1), unlabelled).amin(dim=0)
+        lowest = torch.where(live, columns.unsqueeze(0), unlabelled).amin(dim=1)
+        if torch.equal(lowest, rows.masked_fill(~live.any(dim=1), unlabelled)):
+            return [
+                _Component(rows=of_rows, columns=of_columns)
+                for of_rows, of_columns in zip(
+                    _by_label(lowest, unlabelled), _by_label(columns, unlabelled), strict=True
+                )
+            ]
+        rows = torch.minimum(lowest, rows)
+    return [_Component(rows=live.any(dim=1).nonzero().squeeze(1), columns=live.any(dim=0).nonzero().squeeze(1))]
+
+
+def _by_label(labels: Tensor, unlabelled: int) -> Sequence[Tensor]:
+    """Return the indices of each label in `labels` (n,), in ascending order of the labels, without `unlabelled`."""
+    _, counts = torch.unique(labels, return_counts=True)
+    indices = torch.split(labels.argsort(stable=True), counts.tolist())
+    return indices[:-1] if bool((labels == unlabelled).any()) else indices
+
+
+def missing_term_in_sums(look: SampledLines) -> Diagnosis | None:
+    """Diagnose an error of low rank in most columns and most rows."""
+    claimed, numeric = look.projections.claimed, look.projections.numeric
+    for sample in (look.columns, look.rows):
+        random = sample[: look.random_count]
+        if sum(each.right for each in random) > _MAX_RIGHT * len(random):
+            return None
+    rank = _rank_of_sums(claimed - numeric.value, numeric.bar)
+    if not 1 <= rank <= _MAX_RANK_IN_SUMS or _rank_of_sums(numeric.value, numeric.bar) < _RANK_RATIO * rank:
+        return None
+    return Diagnosis(cause=MISSING_TERM, explanation=low_rank_text(rank), share=1.0)
+
+
+def _rank_of_sums(sums: Tensor, bar: Tensor) -> int:
+    """Return the rank of a matrix from its random projections, each (K, L); 0 if their error bars are too large."""
+    if not bool(torch.isfinite(sums + bar).all()):
+        return 0
+    scale = sums.square().mean(1, keepdim=True).sqrt().clamp(min=torch.finfo(torch.float64).tiny)
+    values = torch.linalg.svdvals(sums / scale)
+    noise = float(torch.linalg.matrix_norm(bar / scale))
+    if float(values[0]) == 0 or noise > _SMALL * float(values[0]):
+        return 0
+    return int((values > _SMALL * values[0]).sum())

@@ -27,8 +27,9 @@ _EXACT = 1e-12  # relative: a product with one factor, up to float64 rounding
 _TINY = torch.finfo(torch.float64).tiny
 
 
-def missing_summand(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
+def missing_summand(seen: BlockEntries) -> Diagnosis | None:
     """Detect an error of c in all wrong entries, or of c·t in every entry, with one number c and a tensor t."""
+    evidence = seen.block
     for pattern, name in _summands(evidence, seen):
         error = (seen.claimed - seen.numeric)[seen.wrong]
         expected = pattern[seen.wrong]
@@ -49,8 +50,9 @@ def missing_summand(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
     return None
 
 
-def missing_multiple_per_line(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
+def missing_multiple_per_line(seen: BlockEntries) -> Diagnosis | None:
     """Detect an error of k or k·t in every wrong entry, with one number k per row, or per column, and a tensor t."""
+    evidence = seen.block
     error = (seen.claimed - seen.numeric).masked_fill(~seen.wrong, 0.0)
     for axis, line in ((Axis.INPUT, "output"), (Axis.OUTPUT, "input")):
         for tensor in (_unnamed_ones(seen, axis), *tensors_along(evidence, axis)):
@@ -72,8 +74,9 @@ def _unnamed_ones(seen: BlockEntries, axis: Axis) -> AxisTensor:
     return AxisTensor(name="", where="", axis=axis, values=values)
 
 
-def claims_equal_tensor(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
+def claims_equal_tensor(seen: BlockEntries) -> Diagnosis | None:
     """Detect a claimed Jacobian whose nonzero entries are the values of one tensor, or their negatives."""
+    evidence = seen.block
     nonzero = seen.claimed != 0
     claimed = seen.claimed[nonzero]
     for axis in Axis:
@@ -90,9 +93,8 @@ def claims_equal_tensor(evidence: Evidence, seen: BlockEntries) -> Diagnosis | N
     return None
 
 
-def claims_equal_cotangent(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
+def claims_equal_cotangent(seen: BlockEntries) -> Diagnosis | None:
     """Detect a claimed Jacobian with one value in all nonzero entries, and no zero among the wrong entries."""
-    del evidence
     nonzero = seen.claimed != 0
     if (
         bool((seen.wrong & ~nonzero).any())

@@ -31,8 +31,9 @@ class _Slopes:
     change: Tensor  # difference of the quotients with the two steps
 
 
-def outside_slopes(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
+def outside_slopes(seen: BlockEntries) -> Diagnosis | None:
     """Detect wrong entries that are all at a kink, with claims below or above both one-sided derivatives."""
+    evidence = seen.block
     kinked = evidence.jacobians.maybe_kinked[evidence.of.coordinates, evidence.wrt.coordinates]
     columns = seen.wrong.any(0).nonzero().flatten().tolist()
     if len(columns) > _MAX_INPUTS or bool((seen.wrong & ~kinked).any()):

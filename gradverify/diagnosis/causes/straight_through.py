@@ -28,11 +28,12 @@ _MAX_CHANGED = 0.02  # share of the outputs that may change in such a step: a ju
 _MIN_DIFFERING = 0.3  # share of the wrong outputs that have to differ between places
 
 
-def straight_through(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
+def straight_through(seen: BlockEntries) -> Diagnosis | None:
     """Detect a nonzero gradient of outputs that are piecewise constant: zero derivative, here and at other points.
 
     A piecewise linear function, such as a relu, does not qualify: its outputs change in small steps elsewhere.
     """
+    evidence = seen.block
     wrong = seen.wrong.any(1)
     if evidence.backward.problem.order > 1 or not bool(seen.zero.all()) or not _is_piecewise_constant(evidence, wrong):
         return None

@@ -2,51 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
 from gradverify.core.model.coordinates import Block
-from gradverify.diagnosis.block.entries import BlockEntries, block_entries, explained_share
-from gradverify.diagnosis.naming.tensors import name_of, numbers_of, slice_of
-from gradverify.diagnosis.naming.variables import Axis
+from gradverify.diagnosis.block.entries import entries_of, explained_share
+from gradverify.diagnosis.block.pattern import ComparedBlock, Pattern
+from gradverify.diagnosis.naming.variables import Axis, all_of, name_of, numbers_of, slice_of, whole_tensor
 from gradverify.diagnosis.naming.wording import element_name, listed, share_text
-from gradverify.evidence import Diagnosis, Evidence, WrongBlock
-
-_BlockIndex = tuple[slice, slice]  # rows and columns of a block in the whole Jacobian
+from gradverify.evidence import Diagnosis, Evidence, part_of
 
 SWAPPED_INPUTS, SWAPPED_OUTPUTS = "swapped-inputs", "swapped-outputs"
 
 
-def swapped_inputs(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
+def swapped_inputs(compared: ComparedBlock) -> Diagnosis | None:
     """Detect an input with the gradient of another one, which in turn has the gradient of a third or of the first."""
-    del seen
-    found = _swapped_with(evidence, Axis.INPUT, evidence.wrt.tensor)
+    site = compared.block
+    found = _swapped_with(compared, Axis.INPUT, site.wrt.tensor)
     if found is None:
         return None
-    return as_swapped_inputs(evidence, *found)
-
-
-def as_swapped_inputs(site: WrongBlock, other: int, share: float) -> Diagnosis:
-    """Return the diagnosis of an input with the gradient of the input tensor `other`."""
-    blocks = site.inputs
-    text = f"analytic by {name_of(blocks, site.wrt.tensor)} is numeric by {name_of(blocks, other)}"
+    other, share = found
+    text = f"analytic by {name_of(site.inputs, site.wrt.tensor)} is numeric by {name_of(site.inputs, other)}"
     text += f": the gradients are returned in the wrong order{share_text(share)}"
     return Diagnosis(cause=SWAPPED_INPUTS, explanation=text, share=share)
 
 
-def swapped_outputs(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
+def swapped_outputs(compared: ComparedBlock) -> Diagnosis | None:
     """Detect an output with the rows of another one, which has wrong rows in turn; or two with some rows exchanged."""
-    del seen
-    found = _swapped_with(evidence, Axis.OUTPUT, evidence.of.tensor)
-    return _swapped_rows(evidence) if found is None else as_swapped_outputs(evidence, *found)
-
-
-def as_swapped_outputs(site: WrongBlock, other: int, share: float) -> Diagnosis:
-    """Return the diagnosis of an output with the rows of the output tensor `other`."""
-    blocks = site.outputs
-    text = f"analytic of {name_of(blocks, site.of.tensor)} is numeric of {name_of(blocks, other)}"
+    site = compared.block
+    found = _swapped_with(compared, Axis.OUTPUT, site.of.tensor)
+    if found is None:
+        return _swapped_rows(site) if isinstance(site, Evidence) else None
+    other, share = found
+    text = f"analytic of {name_of(site.outputs, site.of.tensor)} is numeric of {name_of(site.outputs, other)}"
     text += f": the cotangents are taken in the wrong order{share_text(share)}"
     return Diagnosis(cause=SWAPPED_OUTPUTS, explanation=text, share=share)
 
@@ -60,12 +48,8 @@ def _swapped_rows(evidence: Evidence) -> Diagnosis | None:
         if block.tensor != of.tensor and (block.shape, block.step) == (of.shape, of.step)
     )
     for other in candidates if of.step == 1 else ():
-        this_index, other_index = (of.coordinates, columns), (other.coordinates, columns)
-        rows = whole.wrong[this_index].any(1) | whole.wrong[other_index].any(1)
-        shares = [
-            _share_of_rows(evidence, this_index, other_index, rows),
-            _share_of_rows(evidence, other_index, this_index, rows),
-        ]
+        rows = whole.wrong[of.coordinates, columns].any(1) | whole.wrong[other.coordinates, columns].any(1)
+        shares = [_share_of_rows(evidence, of, other, rows), _share_of_rows(evidence, other, of, rows)]
         if None not in shares:
             share = min(share for share in shares if share is not None)
             return _rows_diagnosis(evidence, other, rows, share)
@@ -82,46 +66,40 @@ def _rows_diagnosis(evidence: Evidence, other: Block, rows: Tensor, share: float
     return Diagnosis(cause=SWAPPED_OUTPUTS, explanation=text, share=share)
 
 
-def _share_of_rows(evidence: Evidence, block: _BlockIndex, source: _BlockIndex, rows: Tensor) -> float | None:
-    """Return the share of the error of `block` explained by `rows` of `source`; None if too small or without error."""
-    whole = evidence.jacobians
-    seen = block_entries(
-        evidence.backward, whole.claimed[block], whole.numeric[block], whole.bar[block], whole.wrong[block]
-    )
+def _share_of_rows(evidence: Evidence, block: Block, source: Block, rows: Tensor) -> float | None:
+    """Return the share of the error of output `block` that `rows` of `source` explain; None if too small."""
+    seen = entries_of(part_of(evidence, block, evidence.wrt))
     if seen is None:
         return None
-    return explained_share(seen, torch.where(rows.unsqueeze(1), whole.numeric[source], whole.numeric[block]))
+    whole, columns = evidence.jacobians.numeric, evidence.wrt.coordinates
+    exchanged = torch.where(rows.unsqueeze(1), whole[source.coordinates, columns], whole[block.coordinates, columns])
+    return explained_share(seen, exchanged)
 
 
-def _swapped_with(evidence: Evidence, axis: Axis, tensor: int) -> tuple[int, float] | None:
+def _swapped_with(compared: ComparedBlock, axis: Axis, tensor: int) -> tuple[int, float] | None:
     """Return the source of `tensor` and the share, as `_source` does; None if that source has the right derivative."""
-    source = _source(evidence, axis, tensor)
-    return source if source is not None and _source(evidence, axis, source[0]) is not None else None
+    source = _source(compared, axis, tensor)
+    return source if source is not None and _source(compared, axis, source[0]) is not None else None
 
 
-def _source(evidence: Evidence, axis: Axis, tensor: int) -> tuple[int, float] | None:
+def _source(compared: ComparedBlock, axis: Axis, tensor: int) -> tuple[int, float] | None:
     """Return the tensor whose derivative is claimed for `tensor`, and the share of the error that it explains."""
-    whole = evidence.jacobians
-    blocks = _blocks(evidence, axis)
-    if len(numbers_of(blocks)) < 2:
+    site = compared.block
+    blocks = site.inputs if axis is Axis.INPUT else site.outputs
+    kind = {block.tensor: (block.shape, block.step) for block in blocks}
+    others = [other for other in numbers_of(blocks) if other != tensor and kind[other] == kind[tensor]]
+    if not others:
         return None
-    index = _block_index(axis, slice_of(blocks, tensor))
-    seen = block_entries(
-        evidence.backward, whole.claimed[index], whole.numeric[index], whole.bar[index], whole.wrong[index]
-    )
-    for other in numbers_of(blocks) if seen is not None else ():
-        candidate = whole.numeric[_block_index(axis, slice_of(blocks, other))]
-        if other != tensor and candidate.shape == whole.numeric[index].shape:
-            assert seen is not None
-            share = explained_share(seen, candidate)
-            if share is not None:
-                return other, share
+    if axis is Axis.INPUT:
+        whole = compared.over(all_of(site.outputs), whole_tensor(blocks, tensor))
+    else:
+        whole = compared.over(whole_tensor(blocks, tensor), all_of(site.inputs))
+    for other in others if whole is not None else ():
+        assert whole is not None
+        place = slice_of(blocks, other)
+        coordinates = torch.arange(place.start, place.stop, device=site.device)
+        pattern = Pattern(columns=coordinates) if axis is Axis.INPUT else Pattern(rows=coordinates)
+        share = whole.agrees(pattern)
+        if share is not None:
+            return other, share
     return None
-
-
-def _blocks(evidence: Evidence, axis: Axis) -> Sequence[Block]:
-    return evidence.jacobians.inputs if axis is Axis.INPUT else evidence.jacobians.outputs
-
-
-def _block_index(axis: Axis, coordinates: slice) -> tuple[slice, slice]:
-    return (slice(None), coordinates) if axis is Axis.INPUT else (coordinates, slice(None))

@@ -16,8 +16,9 @@ SYMMETRISED = "symmetrised"
 _SAME = 1e-6  # times the largest entry: entries that count as equal
 
 
-def symmetrised(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
+def symmetrised(seen: BlockEntries) -> Diagnosis | None:
     """Detect gradients of which only the sum of each entry and its mirror image is right."""
+    evidence = seen.block
     shape = evidence.wrt.shape
     if len(shape) < 2 or shape[-1] != shape[-2] or shape[-1] < 2:
         return None

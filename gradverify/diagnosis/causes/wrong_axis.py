@@ -31,8 +31,9 @@ class _Matched:
         return set(self.of_input)
 
 
-def wrong_axis(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
+def wrong_axis(seen: BlockEntries) -> Diagnosis | None:
     """Detect claimed entries that match other dimensions of input and output than the numeric entries do."""
+    evidence = seen.block
     numeric, claimed = _matched(evidence, ~seen.zero), _matched(evidence, (seen.claimed != 0) & ~seen.left_out)
     if numeric is None or claimed is None or numeric == claimed:
         return None

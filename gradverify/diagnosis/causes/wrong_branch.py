@@ -2,25 +2,44 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
-from gradverify.diagnosis.block.entries import BlockEntries
-from gradverify.diagnosis.block.region_search import RegionSearch, confined_to_region
-from gradverify.diagnosis.block.slices import is_every_second_or_third
-from gradverify.diagnosis.block.structure import AxisMasks, is_consecutive, is_triangle_or_diagonal
+import torch
+from torch import Tensor
+
+from gradverify.diagnosis.block.entries import BlockEntries, explained_share, ratio_of
+from gradverify.diagnosis.block.pattern import Ratio
+from gradverify.diagnosis.block.region_search import RegionSearch, coincidence_chance, confined_to_region
+from gradverify.diagnosis.block.relation import factor_in_words
+from gradverify.diagnosis.block.structure import (
+    AxisMasks,
+    axis_masks,
+    broadcast_along,
+    is_consecutive,
+    is_every_second_or_third,
+    is_triangle_or_diagonal,
+)
+from gradverify.diagnosis.block.value_or_position import accepted_region
+from gradverify.diagnosis.causes.single_elements import is_confined_to_one_input
 from gradverify.diagnosis.naming.region import Region, regions
-from gradverify.diagnosis.naming.variables import block_along, is_sorted, scalars, variables
+from gradverify.diagnosis.naming.variables import Axis, block_along, is_sorted, scalars, variables
+from gradverify.diagnosis.naming.wording import share_text
 from gradverify.evidence import Diagnosis, Evidence, WrongBlock
 
 WRONG_BRANCH = "wrong-branch"
 MAX_CHANCE = 0.25  # chance of a region above which it is not reported
+_SAME = 1e-5  # relative spread of ratios that count as one factor
+_SHARP = 1e-3  # relative accuracy of an entry: one measured less accurately is not used for its ratio
+_MIN_INPUTS = 2  # inputs on each side of the threshold
 
 
-def wrong_branch(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
-    """Detect errors confined to a region of values, inside which one relation holds."""
-    return confined_to_region(
-        evidence, seen, RegionSearch(cause=WRONG_BRANCH, regions=regions_by_value, limit=MAX_CHANCE)
-    )
+def wrong_branch(seen: BlockEntries) -> Diagnosis | None:
+    """Detect errors confined to a region of values, inside which one relation holds, or one factor on either side."""
+    if is_confined_to_one_input(seen):
+        return None
+    search = RegionSearch(cause=WRONG_BRANCH, regions=regions_by_value, limit=MAX_CHANCE)
+    return confined_to_region(seen.block, seen, search) or _two_wrong_branches(seen)
 
 
 def regions_by_value(evidence: WrongBlock, group: AxisMasks) -> Iterator[Region]:
@@ -37,3 +56,77 @@ def regions_by_value(evidence: WrongBlock, group: AxisMasks) -> Iterator[Region]
     for region in regions(candidates, scalars(evidence), group.wrong, group.relevant):
         if not (position_explains or (in_step and not region.level)) or group.region_test(region):
             yield region
+
+
+def _two_wrong_branches(seen: BlockEntries) -> Diagnosis | None:
+    """Detect errors in all nonzero entries, with one factor on either side of a threshold."""
+    evidence = seen.block
+    inputs = axis_masks(seen, Axis.INPUT)
+    if bool((~seen.zero & ~seen.wrong).any()):
+        return None
+    larger = _inputs_with_larger_factor(seen, inputs)
+    if larger is None:
+        return None
+    for side in (larger, inputs.relevant & ~larger):
+        sided = _sided(seen, side, inputs.relevant)
+        region = _region(evidence, sided)
+        if region is not None:
+            return _explained(seen, sided, region)
+    return None
+
+
+def _sided(seen: BlockEntries, side: Tensor, relevant: Tensor) -> AxisMasks:
+    """Return the group of inputs on one `side` of the threshold, (n,) bool, identified by their common factor."""
+    factor = ratio_of(seen, broadcast_along(Axis.INPUT, side).expand_as(seen.wrong))
+
+    def has_factor(claimed: Tensor, numeric: Tensor) -> Tensor:
+        value = math.nan if factor is None else factor.value
+        return (claimed - value * numeric).abs() <= _SAME * claimed.abs()
+
+    def follows(region: Region) -> bool | None:
+        return seen.region_test(Axis.INPUT, side, region, has_factor)
+
+    return AxisMasks(axis=Axis.INPUT, wrong=side, relevant=relevant, region_test=follows)
+
+
+def _inputs_with_larger_factor(seen: BlockEntries, inputs: AxisMasks) -> Tensor | None:
+    """Mask of the inputs with the larger of two factors, (n,); None unless there are exactly two."""
+    accurate = ~seen.zero & (seen.slack <= _SHARP * seen.numeric.abs())
+    first = accurate.long().argmax(0, keepdim=True)
+    ratio = (seen.claimed.gather(0, first) / seen.numeric.gather(0, first)).squeeze(0)
+    known = accurate.any(0) & inputs.relevant
+    if not bool(known.any()) or not torch.equal(known, inputs.relevant):
+        return None
+    low, high = float(ratio[known].min()), float(ratio[known].max())
+    sides = [known & ((ratio - value).abs() <= _SAME * abs(value)) for value in (low, high)]
+    two_factors = all(int(side.sum()) >= _MIN_INPUTS for side in sides) and not bool((sides[0] & sides[1]).any())
+    return sides[1] if two_factors and torch.equal(sides[0] | sides[1], known) else None
+
+
+def _region(evidence: Evidence, sided: AxisMasks) -> Region | None:
+    candidates = (
+        region
+        for region in regions_by_value(evidence, sided)
+        if region.one_sided and coincidence_chance(region) <= MAX_CHANCE
+    )
+    return accepted_region(candidates, sided.region_test)
+
+
+def _explained(seen: BlockEntries, sided: AxisMasks, region: Region) -> Diagnosis | None:
+    inside = broadcast_along(Axis.INPUT, sided.wrong).expand_as(seen.wrong)
+    inner, outer = ratio_of(seen, inside), ratio_of(seen, ~inside)
+    if inner is None or outer is None:
+        return None
+    factors = [_named(ratio) for ratio in (inner, outer)]
+    predicted = torch.where(inside, factors[0][0], factors[1][0]) * seen.numeric
+    share = explained_share(seen, predicted, max(abs(factor) for factor, _ in factors))
+    if share is None:
+        return None
+    text = f"all elements differ; analytic = {factors[0][1]} where {region.text} and {factors[1][1]} elsewhere"
+    swapped = abs(inner.value * outer.value - 1.0) <= _SAME
+    interpretation = ": one branch has the slope of the other" if swapped else ""
+    return Diagnosis(cause=WRONG_BRANCH, explanation=f"{text}{interpretation}{share_text(share)}", share=share)
+
+
+def _named(ratio: Ratio) -> tuple[float, str]:
+    return factor_in_words(ratio) if ratio.value else (0.0, "0")

@@ -10,14 +10,14 @@ from itertools import permutations, product
 from torch import Tensor
 
 from gradverify.core.model.coordinates import total
-from gradverify.diagnosis.block.entries import BlockEntries
-from gradverify.diagnosis.causes.constant_factor import Factor, common_factor
+from gradverify.diagnosis.block.pattern import ComparedBlock
+from gradverify.diagnosis.causes.constant_factor import common_factor
 from gradverify.diagnosis.naming.wording import everywhere, listed
-from gradverify.evidence import Diagnosis, Evidence, WrongBlock
+from gradverify.evidence import Diagnosis, WrongBlock
 
 WRONG_COUNT = "wrong-count"
 _MIN_COUNT = 3  # smallest count considered: smaller ones match too many factors
-LARGE_COUNT = 11  # from here on a number is a count even by itself; a smaller one may be a constant of the formula
+_LARGE_COUNT = 11  # from here on a number is a count even by itself; a smaller one may be a constant of the formula
 _PLAIN_FACTORS = ("2", "1/2")  # factors that are reported as constant-factor instead
 _ACCURACY, _OF_DISTANCE = 1e-6, 1e-3  # tolerances relative to the factor and to its distance from 1
 _MAX_DIMENSIONS = 6  # leading dimensions of a tensor whose sizes are counts
@@ -40,21 +40,18 @@ class _Form:
     counts: tuple[_Count, ...]
 
 
-def wrong_count(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
+def wrong_count(compared: ComparedBlock) -> Diagnosis | None:
     """Detect one factor on every entry that is a function of one or two counts."""
-    found = common_factor(evidence, seen)
-    if found is None:
-        return None
-    nonzero = (~seen.zero).long()
-    sums = bool((nonzero.sum(0) > 1).any()) or bool((nonzero.sum(1) > 1).any())
-    return as_count(evidence, found, int(nonzero.any(0).sum()), least=_MIN_COUNT if sums else LARGE_COUNT)
-
-
-def as_count(site: WrongBlock, found: Factor, live: int | None, least: int) -> Diagnosis | None:
-    """Return the diagnosis of a factor made of counts >= `least`, or None; `live` inputs have a nonzero derivative."""
-    is_plain = found.known is not None and found.known.text in _PLAIN_FACTORS
-    if found.value <= 0 or is_plain or found.argument is not None:
+    found, nonzero = common_factor(compared), compared.nonzero
+    if found is None or found.value <= 0 or found.argument is not None:
         return None  # a constant factor that names the argument is more specific
+    if found.known is not None and found.known.text in _PLAIN_FACTORS:
+        return None
+    live, least = None, _LARGE_COUNT  # inputs with a nonzero derivative, and the smallest count
+    if nonzero is not None:
+        live = int(nonzero.any(0).sum())
+        least = _MIN_COUNT if bool((nonzero.sum(0) > 1).any()) or bool((nonzero.sum(1) > 1).any()) else _LARGE_COUNT
+    site = compared.block
     allowed = min(_ACCURACY * found.value, _OF_DISTANCE * abs(found.value - 1.0))
     for form in _forms([count for count in _counts(site, live) if count.value >= least]):
         if abs(form.value - found.value) <= allowed:
@@ -82,7 +79,7 @@ _SINGLE_FORMS: tuple[tuple[str, Callable[[int], float]], ...] = (
 
 def _forms(counts: list[_Count]) -> Iterator[_Form]:
     """Yield the factors made of one or two counts, simplest first; the roots occur in a standard deviation."""
-    large = [count for count in counts if count.value >= LARGE_COUNT]
+    large = [count for count in counts if count.value >= _LARGE_COUNT]
     for forms, usable in ((_BESSEL_FORMS, counts), (_SINGLE_FORMS, large)):
         for (text, function), count in product(forms, usable):
             yield _Form(text=text, value=function(count.value), counts=(count,))

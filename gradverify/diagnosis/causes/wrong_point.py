@@ -28,14 +28,16 @@ _STEP = 1e-3  # times an entry's size: leaves a relative error of about 1e-11 wi
 _MIN_SIZE = 1e-4  # times the mean size: least size of an entry, for its step
 
 
-def wrong_point(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
+def wrong_point(seen: BlockEntries) -> Diagnosis | None:
     """Detect claimed derivatives that are the numeric ones at the values of another tensor."""
+    evidence = seen.block
     text = "analytic is the derivative at {wrt} = {name}: backward computes with {name} where {wrt} belongs"
     return _first_match(evidence, seen, seen.claimed.diagonal(), _numeric_at, text)
 
 
-def wrong_point_in_backward(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
+def wrong_point_in_backward(seen: BlockEntries) -> Diagnosis | None:
     """Detect a backward that is right here if it is called at the values of another tensor."""
+    evidence = seen.block
     text = "backward at {wrt} = {name} says what is right here: it computes with {wrt} where {name} belongs"
     return _first_match(evidence, seen, seen.numeric.diagonal(), _analytic_at, text)
 

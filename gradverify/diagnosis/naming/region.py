@@ -1,19 +1,27 @@
-"""Regions of values that contain the wrong coordinates: one threshold, two thresholds, or a single value."""
+"""Regions of values that contain the wrong coordinates: one threshold, two thresholds, or a single value.
+
+A threshold is the simplest number between two neighbouring values, or an argument of the function.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from gradverify.diagnosis.naming.threshold import Gap, threshold, threshold_text
-from gradverify.diagnosis.naming.variables import Variable, VariableKind
+from gradverify.diagnosis.naming.variables import Axis, Variable, VariableKind, block_along, scalars, variables
+from gradverify.diagnosis.naming.wording import element_name, listed
+from gradverify.evidence import WrongBlock
 
 _SIDES = 2  # of one threshold
 _SEVERAL = 2  # coordinates needed on both sides of a threshold that is not anchored: an extreme value is no evidence
+_DIGITS = 6  # significant digits of a threshold, at least
+_DEPTH = 17  # significant digits of the larger end of a gap, at most: enough for any float64
+_FEW = 3  # coordinates that are listed, at most
+_CREDIBLE = 0.1  # chance of a coincidence above which a region is not reported
 
 # From new values of the variables, by name, to two masks (k,): inside the region, and certain to be inside or outside.
 Membership = Callable[[Mapping[str, Tensor]], tuple[Tensor, Tensor] | None]
@@ -29,6 +37,9 @@ class Region:
     one_sided: bool  # there is a single threshold
     level: bool = False  # all wrong coordinates have the same value
     membership: Membership | None = None  # membership by values; None for a region of positions
+
+
+ChooseRegion = Callable[[Iterable[Region]], Region | None]  # selects one of several regions
 
 
 def regions(found: Sequence[Variable], known: Sequence[float], wrong: Tensor, relevant: Tensor) -> Iterator[Region]:
@@ -146,3 +157,83 @@ def _membership(name: str, bad: Tensor, good: Tensor) -> Membership:
         return inside_here[after], inside_here[after] == inside_here[before]
 
     return tells
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """The interval between the wrong and the right value that are next to a threshold."""
+
+    inner: float  # the wrong value, excluded
+    outer: float  # the right value, included
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Threshold:
+    """A number in a gap."""
+
+    value: float
+    anchored: bool  # the number is zero or an argument of the function, not just any number that fits
+
+
+def threshold_text(value: float, gap: Gap) -> str:
+    """Return the text of a number in a gap, with enough digits to be in it, and at least six."""
+    low, high = sorted((gap.inner, gap.outer))
+    texts = (f"{value:.{digits}g}" for digits in range(_DIGITS, _DEPTH + 1))
+    return next((text for text in texts if low <= float(text) <= high and float(text) != gap.inner), f"{value!r}")
+
+
+def threshold(gap: Gap, known: Iterable[float]) -> Threshold:
+    """Return zero if the gap holds it, else one of the `known` numbers, else the simplest."""
+    if gap.inner > gap.outer:
+        mirrored = threshold(Gap(inner=-gap.inner, outer=-gap.outer), [-value for value in known])
+        return Threshold(value=0.0 - mirrored.value, anchored=mirrored.anchored)
+    for value in (0.0, *known):
+        if gap.inner < value <= gap.outer:
+            return Threshold(value=value, anchored=True)
+    return Threshold(value=_simplest(gap.inner, gap.outer), anchored=False)
+
+
+def _simplest(low: float, high: float) -> float:
+    """Return the number with the fewest digits in (low, high]; if there are several, the one nearest to the middle."""
+    middle = low / 2 + high / 2
+    top = math.floor(math.log10(max(abs(low), abs(high)))) + 1
+    for exponent in range(top, top - _DEPTH, -1):
+        for digit in (10, 5):
+            step = digit * 10.0 ** (exponent - 1)
+            first, last = math.floor(low / step) + 1, math.floor(high / step)
+            if first <= last:
+                value = float(f"{min(max(round(middle / step), first), last) * step:.15g}")
+                if low < value <= high:
+                    return value
+    return high
+
+
+def _first(regions: Iterable[Region]) -> Region | None:
+    return next(iter(regions), None)
+
+
+def region_text(
+    evidence: WrongBlock, axis: Axis, wrong: Tensor, relevant: Tensor, choose: ChooseRegion = _first
+) -> str:
+    """Return the text of the region that contains the wrong but no other relevant coordinates, "" if there is none.
+
+    `wrong` and `relevant` are masks (k,) of the coordinates along the axis.
+    """
+    region = choose(filter(_is_credible, regions(variables(evidence, axis), scalars(evidence), wrong, relevant)))
+    return "" if region is None else region.text
+
+
+def elements_text(evidence: WrongBlock, axis: Axis, wrong: Tensor, relevant: Tensor) -> str:
+    """Return the names of the wrong coordinates if there are at most three, or of the only right one, else "".
+
+    `wrong` and `relevant` are masks (k,) of the coordinates along the axis.
+    """
+    block, places = block_along(evidence, axis), wrong.nonzero().flatten().tolist()
+    right = (relevant & ~wrong).nonzero().flatten().tolist()
+    if len(places) > 1 and len(right) == 1:
+        return f"all elements but {element_name(block, right[0])}"
+    return listed([element_name(block, at) for at in places]) if 0 < len(places) <= _FEW and right else ""
+
+
+def _is_credible(region: Region) -> bool:
+    return region.anchored or region.chance <= _CREDIBLE

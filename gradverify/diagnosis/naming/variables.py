@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import torch
@@ -100,3 +100,31 @@ def _given(evidence: WrongBlock, own: Block, point: Tensor) -> Iterator[tuple[st
         value = entry.value
         if isinstance(value, Tensor) and value.shape == own.shape and not value.is_complex():
             yield entry.name, value.detach().reshape(total(own.shape)).to(device=point.device, dtype=torch.float64)
+
+
+def slice_of(blocks: Sequence[Block], tensor: int) -> slice:
+    """Return the slice of coordinates of the tensor with this number."""
+    parts = [block for block in blocks if block.tensor == tensor]
+    return slice(min(block.start for block in parts), max(block.stop for block in parts))
+
+
+def name_of(blocks: Sequence[Block], tensor: int) -> str:
+    """Return the name of the tensor with this number, without ".real" or ".imag"."""
+    first = next(block for block in blocks if block.tensor == tensor)
+    return first.name if first.step == 1 else first.name.rpartition(".")[0]
+
+
+def numbers_of(blocks: Sequence[Block]) -> list[int]:
+    """Return the numbers of the tensors of these blocks, in ascending order."""
+    return sorted({block.tensor for block in blocks})
+
+
+def whole_tensor(blocks: Sequence[Block], tensor: int) -> Block:
+    """Return the tensor with this number as one block: both parts if it is complex."""
+    place, first = slice_of(blocks, tensor), next(block for block in blocks if block.tensor == tensor)
+    return replace(first, start=place.start, stop=place.stop, step=1)
+
+
+def all_of(blocks: Sequence[Block]) -> Block:
+    """Return all tensors as one block."""
+    return replace(blocks[0], start=0, stop=max(block.stop for block in blocks), step=1)

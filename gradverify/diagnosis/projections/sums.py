@@ -6,19 +6,29 @@ it holds in some columns is not enough.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from gradverify.core.estimate.samples import Estimate
-from gradverify.core.model.coordinates import zero_outside
+from gradverify.case import Tolerances
+from gradverify.core.backward.vjps import row
+from gradverify.core.decide.compare import relative_tolerance
+from gradverify.core.decide.context import MeasuredProblem
+from gradverify.core.estimate.samples import BAR_FACTOR, Estimate
+from gradverify.core.model.coordinates import Block, zero_outside
+from gradverify.core.model.magnitudes import all_set, any_set
 from gradverify.core.strategy.random_sums import TERM_ROUNDING, best_slope, random_vectors, sums_of_slopes
+from gradverify.diagnosis.block.pattern import Pattern, Ratio
 from gradverify.evidence import LargeBlock
 
 _COTANGENTS = 4  # of each of the two kinds of weights
 _TANGENTS = 5  # with inputs weighted by their length scales; one more direction is weighted by their influence
 _ROUNDINGS = 10  # eps of backward's dtype: rounding of a sum, of the root sum of squares of its terms
+_CLOSE = 1e-3  # of the usual error of a sum: a true pattern leaves less
+_CAP = 0.1  # of the usual error of a sum: the most that is put down to measurement errors
+_SHOWS = 0.5  # of the values compared: if more is allowed, an error might not show
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +44,27 @@ class RandomProjections:
     numeric: Estimate  # (K, L) the same, measured
     rounding: Tensor  # (K, L) bound on the rounding of sums in backward
     error_size: Tensor  # (K, L) root mean square of the errors of the sums, per kind of weights and direction
+
+    @property
+    def nonzero(self) -> None:
+        """None: single entries are not known."""
+
+    @property
+    def claims_nothing(self) -> bool:
+        """True if the vjps are zero."""
+        return not any_set(self.vjps[:, self.block.wrt.coordinates] != 0)
+
+    def ratio(self) -> Ratio | None:
+        """Return the median of claimed / numeric over the best measured sums; None if no sum is finite and nonzero."""
+        return ratio_of_sums(ProjectedPart(claimed=self.claimed, numeric=self.numeric))
+
+    def agrees(self, pattern: Pattern) -> float | None:
+        """Return 1 if the pattern holds in the whole block, else None; costs forwards only if it changes columns."""
+        return 1.0 if holds(self, _predicted_sums(self, pattern)) else None
+
+    def over(self, of: Block, wrt: Block) -> RandomProjections:
+        """Return random sums over other tensors; costs as much as `ask`."""
+        return ask(replace(self.block, of=of, wrt=wrt))
 
 
 def ask(sums: LargeBlock) -> RandomProjections:
@@ -68,3 +99,178 @@ def slopes_along(sketch: RandomProjections, directions: Tensor) -> tuple[Estimat
 def scaled(found: Estimate, factor: float) -> Estimate:
     """Return an estimate times a factor."""
     return Estimate(value=factor * found.value, bar=abs(factor) * found.bar)
+
+
+def _predicted_sums(sketch: RandomProjections, pattern: Pattern) -> Estimate:
+    """Return the sums that the pattern predicts; costs forwards only if it changes columns."""
+    of, wrt = sketch.block.of, sketch.block.wrt
+    weighted = sketch.cotangents[:, of.coordinates]
+    weighted = weighted if pattern.by_row is None else weighted * pattern.by_row
+    cotangents = _placed(weighted, sketch.cotangents.shape[1], of, pattern.rows)
+    slopes = sketch.slopes
+    if pattern.columns is not None or pattern.by_column is not None:
+        displacements = sketch.directions[:, wrt.coordinates]
+        displacements = displacements if pattern.by_column is None else displacements * pattern.by_column
+        slopes = slopes_along(sketch, _placed(displacements, sketch.directions.shape[1], wrt, pattern.columns))
+    return scaled(sums_of_slopes(cotangents, slopes), pattern.factor)
+
+
+def transposed_sums(sketch: RandomProjections) -> Estimate:
+    """Return the sums that are predicted if the transposed Jacobian is claimed; costs 48 forwards or more."""
+    of, wrt, measured = sketch.block.of, sketch.block.wrt, sketch.block.measured
+    cotangents = _placed(sketch.directions[:, wrt.coordinates], sketch.cotangents.shape[1], of)
+    slopes = []
+    for direction in _placed(sketch.cotangents[:, of.coordinates], sketch.directions.shape[1], wrt):
+        scale = float((direction.abs() / measured.lengths.step).max())
+        slopes.append(scaled(best_slope(measured, cotangents, direction / scale), scale))
+    transposed = sums_of_slopes(cotangents, slopes)
+    return Estimate(value=transposed.value.T, bar=transposed.bar.T)
+
+
+def holds(sketch: RandomProjections, found: Estimate, claimed: Tensor | None = None) -> bool:
+    """True if backward's sums, or `claimed`, are the predicted ones `found` within measurement and rounding errors."""
+    sums = sketch.claimed if claimed is None else claimed
+    slack = torch.minimum(BAR_FACTOR * found.bar + sketch.rounding, _CAP * sketch.error_size)
+    return all_set((sums - found.value).abs() <= slack + _CLOSE * sketch.error_size)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectedPart:
+    """Both sides of the sums over the entries of some inputs or outputs of a block."""
+
+    claimed: Tensor  # (K, L)
+    numeric: Estimate
+
+
+def sums_over_inputs(sketch: RandomProjections, inside: Tensor) -> ProjectedPart:
+    """Return the sums over the entries of the inputs in the mask `inside` (q,); costs 36 forwards or more."""
+    wrt, given = sketch.block.wrt, sketch.directions
+    directions = _placed(given[:, wrt.coordinates] * inside, given.shape[1], wrt)
+    return ProjectedPart(
+        claimed=sketch.vjps @ directions.T, numeric=sums_of_slopes(sketch.cotangents, slopes_along(sketch, directions))
+    )
+
+
+def sums_over_outputs(sketch: RandomProjections, inside: Tensor) -> ProjectedPart:
+    """Return the sums over the entries of the outputs in the mask `inside` (p,); costs 8 vjps."""
+    of, given = sketch.block.of, sketch.cotangents
+    cotangents = _placed(given[:, of.coordinates] * inside, given.shape[1], of)
+    vjps = torch.stack([row(sketch.block.backward, cotangent) for cotangent in cotangents])
+    return ProjectedPart(claimed=vjps @ sketch.directions.T, numeric=sums_of_slopes(cotangents, sketch.slopes))
+
+
+def sums_outside(sketch: RandomProjections, part: ProjectedPart) -> ProjectedPart:
+    """Return the sums over all entries outside the part."""
+    whole = sketch.numeric
+    numeric = Estimate(value=whole.value - part.numeric.value, bar=whole.bar + part.numeric.bar)
+    return ProjectedPart(claimed=sketch.claimed - part.claimed, numeric=numeric)
+
+
+def is_right(sketch: RandomProjections, part: ProjectedPart) -> bool:
+    """True if both sides of the sums over a part agree."""
+    return holds(sketch, part.numeric, part.claimed)
+
+
+def ratio_of_sums(part: ProjectedPart) -> Ratio | None:
+    """Return the median of claimed / numeric over the half of the projections with the smallest error bars.
+
+    Returns None if no projection is finite and nonzero.
+    """
+    known = torch.isfinite(part.numeric.bar) & (part.numeric.value != 0) & torch.isfinite(part.claimed)
+    if not bool(known.any()):
+        return None
+    numeric = part.numeric.value[known]
+    accuracy = part.numeric.bar[known] / numeric.abs()
+    best = accuracy <= accuracy.median()
+    return Ratio(value=float((part.claimed[known] / numeric)[best].median()), accuracy=float(accuracy.median()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampledLine:
+    """One column of the block summed with the cotangents, or one row summed along the directions."""
+
+    position: int  # position of the input, or output, in the block
+    claimed: Tensor  # (K,) cotangent · column, by vjps; (L,) row · direction, by a vjp
+    numeric: Tensor  # the same, measured
+    bar: Tensor  # error bars of `numeric`
+    wrong: bool
+    right: bool  # both False if an error might not show
+    entries: Estimate | None = None  # (m,) the measured entries of a column; a row's are not measured one by one
+
+
+def columns(sketch: RandomProjections, places: Sequence[int]) -> list[SampledLine]:
+    """Return the columns of the block at these positions; each costs 6 forwards or more."""
+    return [_column(sketch, place) for place in places]
+
+
+def rows(sketch: RandomProjections, places: Sequence[int]) -> list[SampledLine]:
+    """Return the rows of the block at these positions; each costs a vjp."""
+    return [_row(sketch, place) for place in places]
+
+
+def sums_over_columns(sketch: RandomProjections, lines: Sequence[SampledLine]) -> ProjectedPart:
+    """Return the sums over the entries of a few inputs from their columns."""
+    along = sketch.directions[:, sketch.block.wrt.coordinates][:, [line.position for line in lines]]  # (L, c)
+    claimed, numeric, bar = _stacked(lines)
+    return ProjectedPart(
+        claimed=claimed.T @ along.T, numeric=Estimate(value=numeric.T @ along.T, bar=bar.T @ along.abs().T)
+    )
+
+
+def sums_over_rows(sketch: RandomProjections, lines: Sequence[SampledLine]) -> ProjectedPart:
+    """Return the sums over the entries of a few outputs from their rows."""
+    weights = sketch.cotangents[:, sketch.block.of.coordinates][:, [line.position for line in lines]]  # (K, r)
+    claimed, numeric, bar = _stacked(lines)
+    return ProjectedPart(claimed=weights @ claimed, numeric=Estimate(value=weights @ numeric, bar=weights.abs() @ bar))
+
+
+def _stacked(lines: Sequence[SampledLine]) -> tuple[Tensor, ...]:
+    """Return the claimed and measured sums of lines and the error bars, each (lines, K or L)."""
+    return tuple(map(torch.stack, zip(*((line.claimed, line.numeric, line.bar) for line in lines), strict=True)))
+
+
+def _placed(values: Tensor, length: int, block: Block, places: Tensor | None = None) -> Tensor:
+    """Return `values` written to the block, or added at the coordinates `places`, of zero vectors of this length."""
+    whole = values.new_zeros(len(values), length)
+    if places is None:
+        whole[:, block.coordinates] = values
+        return whole
+    return whole.index_add_(1, places, values)
+
+
+def _column(sketch: RandomProjections, place: int) -> SampledLine:
+    measured, wrt = sketch.block.measured, sketch.block.wrt
+    coordinate = wrt.start + place * wrt.step
+    step = measured.lengths.step[coordinate]
+    found = best_slope(measured, sketch.cotangents, zero_outside(measured.lengths.step, coordinate))
+    entries = Estimate(value=found.value / step, bar=found.bar / step)
+    summed = sums_of_slopes(sketch.cotangents, (entries,))
+    line = _line(measured, place, sketch.vjps[:, coordinate], summed.value[:, 0], summed.bar[:, 0])
+    return replace(line, entries=entries)
+
+
+def _row(sketch: RandomProjections, place: int) -> SampledLine:
+    measured, of = sketch.block.measured, sketch.block.of
+    coordinate = of.start + place * of.step
+    cotangent = torch.zeros_like(sketch.cotangents[0])
+    cotangent[coordinate] = 1.0
+    claimed = sketch.directions @ row(measured.backward, cotangent)
+    numeric = torch.stack([found.value[coordinate] for found in sketch.slopes])
+    bar = torch.stack([found.bar[coordinate] for found in sketch.slopes])
+    return _line(measured, place, claimed, numeric, bar)
+
+
+def _line(measured: MeasuredProblem, position: int, claimed: Tensor, numeric: Tensor, bar: Tensor) -> SampledLine:
+    """Return a line with whether its two sides differ, and whether they agree."""
+    rtol = relative_tolerance(Tolerances(), measured.sampled.dtypes)
+    size = torch.maximum(claimed.abs(), numeric.abs())
+    error, allowed = (claimed - numeric).abs(), BAR_FACTOR * bar + rtol * size.max()
+    within, visible = all_set(error <= allowed), any_set(allowed <= _SHOWS * size)
+    return SampledLine(
+        position=position,
+        claimed=claimed,
+        numeric=numeric,
+        bar=bar,
+        wrong=any_set(error > allowed),
+        right=within and (visible or not any_set(size)),
+    )

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.model.coordinates import Block, total
-from gradverify.diagnosis.projections.patterns import SampledLine, columns, rows
-from gradverify.diagnosis.projections.sums import RandomProjections
+from gradverify.diagnosis.projections.sums import RandomProjections, SampledLine, columns, rows
 
 _RANDOM = 16  # columns, and rows, chosen at random
 _KNOWN = 8  # columns, and rows, that are known to be wrong

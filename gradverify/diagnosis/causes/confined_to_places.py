@@ -18,23 +18,24 @@ from gradverify.diagnosis.causes.boundary_tile import MAX_CHANCE as BY_PLACE
 from gradverify.diagnosis.causes.missing_mask import MISSING_MASK
 from gradverify.diagnosis.causes.wrong_branch import MAX_CHANCE as BY_VALUE
 from gradverify.diagnosis.causes.wrong_branch import WRONG_BRANCH, regions_by_value
-from gradverify.diagnosis.naming.described import region_text
+from gradverify.diagnosis.naming.region import region_text
 from gradverify.diagnosis.naming.variables import Axis, block_along, variables
 from gradverify.diagnosis.naming.wording import differ_text
-from gradverify.diagnosis.projections.patterns import (
+from gradverify.diagnosis.projections.sampled_lines import SampledLines
+from gradverify.diagnosis.projections.sums import (
     ProjectedPart,
+    RandomProjections,
     SampledLine,
-    agrees,
     columns,
     holds,
+    is_right,
+    ratio_of_sums,
     rows,
+    scaled,
     sums_outside,
     sums_over_inputs,
     sums_over_outputs,
 )
-from gradverify.diagnosis.projections.sums import RandomProjections, scaled
-from gradverify.diagnosis.sums.sampled_lines import SampledLines
-from gradverify.diagnosis.sums.whole import ratio
 from gradverify.evidence import Diagnosis
 
 _TILES = (4, 8, 16, 32, 64, 128, 256)  # tile sizes that are tried
@@ -64,7 +65,7 @@ def relation(projections: RandomProjections, group: AxisMasks) -> str | None:
         if group.axis is Axis.INPUT
         else sums_over_outputs(projections, group.wrong)
     )
-    if not agrees(projections, sums_outside(projections, part)) or agrees(projections, part):
+    if not is_right(projections, sums_outside(projections, part)) or is_right(projections, part):
         return None
     return _holding(projections, group, part)
 
@@ -108,7 +109,7 @@ def _holding(projections: RandomProjections, group: AxisMasks, part: ProjectedPa
         return "analytic = 0" if not bool((part.claimed != 0).any()) else None
     if holds(projections, part.numeric, torch.zeros_like(part.claimed)):
         return f"analytic {f'= {multiple}' if multiple else '≠ 0'} {_MASKED}"
-    found = ratio(part)
+    found = ratio_of_sums(part)
     if found is not None:
         factor, words = factor_in_words(found)
         if holds(projections, scaled(part.numeric, factor), part.claimed):

@@ -1,1 +1,0 @@
-"""Causes of errors in blocks too large to be stored, tested by random projections of all their entries."""
