@@ -243,3 +243,57 @@ def test_copies_with_equal_outputs_are_not_trusted() -> None:
     generator = torch.Generator().manual_seed(0)
     saturated = (1e4 * torch.randn(16, generator=generator, dtype=torch.float64)).requires_grad_()
     assert gradgradcheck(lambda x: x.softmax(0), saturated).verdict is Verdict.PASS
+
+
+def without_rows_beyond(capacity: int, *, right: bool) -> Callable[..., Any]:
+    """Return x W with the rows from `capacity` on set to zero, as of a layer of experts; its gradient, or zeros."""
+    weights = normal(4, 4, seed=3).detach()
+
+    def forward(x: Tensor) -> Tensor:
+        y = x @ weights
+        y[capacity:] = 0
+        return y
+
+    return with_backward(forward, lambda grad, x: grad @ weights.mT if right else torch.zeros_like(x))
+
+
+@pytest.mark.parametrize("capacity", [16, 48, 64, 96, 128, 160, 192, 256, 384])
+@pytest.mark.parametrize("rows", [2, 4, 8])
+def test_a_forward_that_drops_rows_beyond_a_number_that_only_stacks_have(rows: int, capacity: int) -> None:
+    padding = torch.zeros(rows, 4, dtype=torch.float64, requires_grad=True)
+    for x in (padding, normal(rows, 4)):
+        assert gradcheck(without_rows_beyond(capacity, right=True), x).verdict is Verdict.PASS
+        assert gradcheck(without_rows_beyond(capacity, right=False), x).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("kept", [1, 2, 3, 5, 8, 12])
+def test_an_elementwise_forward_that_keeps_the_last_rows_only(kept: int) -> None:
+    def forward(x: Tensor, y: Tensor) -> Tensor:
+        result = 2 * x + y
+        if len(x) > 40 * kept:
+            result[: -40 * kept] = 0
+        return result
+
+    zeros = [torch.zeros(40, dtype=torch.float64, requires_grad=True) for _ in range(2)]
+    assert gradcheck(with_backward(forward, lambda grad, x, y: (2 * grad, grad)), *zeros).verdict is Verdict.PASS
+    assert gradcheck(with_backward(forward, lambda grad, x, y: (0 * x, 0 * y)), *zeros).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("limit", [10.5, 12.0, 13.5])
+@pytest.mark.parametrize("slope", [1.0, 0.1, 0.09])
+def test_a_norm_that_only_stacks_exceed_does_not_move_slopes_at_a_kink(slope: float, limit: float) -> None:
+    x = normal(2, 4)
+    x = torch.cat([torch.zeros_like(x[:1]), x[1:]]).detach().requires_grad_()
+    most, weights = limit * float(x.detach().norm()), normal(4, 4, seed=9).detach()
+
+    def forward(x: Tensor) -> Tensor:
+        y = (x * (most / x.norm()).clamp(max=1.0)) @ weights
+        return torch.where(y >= 0, y, 0.1 * y)
+
+    def backward(grad: Tensor, x: Tensor) -> Tensor:
+        y = x @ weights
+        slopes = torch.where(y > 0, 1.0, 0.1).to(y)
+        return (grad * torch.where(y == 0, slope, slopes)) @ weights.mT
+
+    found = gradcheck(with_backward(forward, backward), x)
+    assert found.verdict is (Verdict.FAIL if slope < 0.1 else Verdict.PASS)

@@ -17,6 +17,7 @@ from torch import Tensor
 from gradverify.core.forward.sampler import Mode, Sampler, difference_in_units, outputs_at
 from gradverify.core.model.coordinates import coordinates_in, real_view
 from gradverify.core.model.generators import random_magnitudes_from
+from gradverify.core.model.limits import HELD
 from gradverify.core.model.magnitudes import any_set, identical
 from gradverify.core.model.problem import call
 from gradverify.errors import EvaluationError
@@ -33,11 +34,11 @@ class NotStackableError(Exception):
     """This way of stacking does not serve these points, but may serve others."""
 
 
-def stacked_with_point(sampled: Sampler, points: Tensor) -> Tensor | None:
+def stacked_with_point(sampled: Sampler, points: Tensor, first: Tensor) -> Tensor | None:
     """Return the outputs at points (N, n), stacked in one call; (N, m). The last point must be the sampler's own.
 
-    For functions whose inputs all have the outputs' batch. Nothing is tested but the last row: None if it differs from
-    the known outputs by more than rounding, or if the points cannot be stacked.
+    For functions whose inputs all have the outputs' batch. Nothing is tested but the first row, known to be `first`
+    (m,), and the last: None if they differ by more than rounding, or if the points cannot be stacked.
     """
     if sampled.mode is not Mode.WITHOUT_GRAPH or sampled.problem.seed is not None:
         return None
@@ -52,7 +53,8 @@ def stacked_with_point(sampled: Sampler, points: Tensor) -> Tensor | None:
     if found is None or found.shape != (points.shape[0], sampled.value.numel()):
         return None
     difference = difference_in_units(sampled, found[-1], sampled.value)
-    if difference > MAX_ROUNDING:
+    rounding = MAX_ROUNDING * sampled.unit * torch.maximum(first.abs(), sampled.value.abs())
+    if difference > MAX_ROUNDING or any_set((found[0] - first).abs() > rounding):
         return None
     if difference > 0.0:
         sampled.vectorisation.differences[_BESIDE] = max(
@@ -78,14 +80,15 @@ def stack_batch(sampled: Sampler, points: Tensor, most: float) -> Tensor | None:
         if any_set(is_moved[:, _others(matching)]):
             raise NotStackableError
         candidates.append(tuple(is_moved.any(dim=0).tolist()))
-    differences = sampled.vectorisation.differences
+    differences, tested = sampled.vectorisation.differences, sampled.vectorisation.tested
     for copied in dict.fromkeys(candidates):
         if differences.get(copied, 0.0) > most:
             continue
-        if copied not in differences:
-            units = _stacking_error(sampled, len(points), copied)
+        if tested.get(copied, 0) < len(points):  # a forward may do something else with more rows, as drop the last
+            known, tested[copied] = copied in tested, _larger_stack(sampled, len(points))
+            units = max(_stacking_error(sampled, tested[copied], copied), differences.get(copied, 0.0))
             differences[copied] = units if units <= MAX_ROUNDING else math.inf
-            sampled.vectorisation.calls += 2  # the test has compared all rows of two calls
+            sampled.vectorisation.calls += 0 if known else 2  # the test has compared all rows of two calls
         if differences[copied] <= most:
             return _call_stacked(sampled, stacked(sampled, points), copied)
     if any(differences[copied] < math.inf for copied in candidates):
@@ -106,6 +109,11 @@ def stack_batch_in_part(sampled: Sampler, points: Tensor, most: float) -> Tensor
     for place in (~stackable).nonzero().squeeze(1).tolist():
         values[place] = outputs_at(sampled, points[place].clone())
     return values
+
+
+def _larger_stack(sampled: Sampler, count: int) -> int:
+    """Return a number of copies, several times as large as `count` if memory allows, to be tested for later calls."""
+    return max(count, min(4 << count.bit_length(), HELD // max(1, len(sampled.point) + len(sampled.value))))
 
 
 def _may_be_longer(sampled: Sampler) -> bool:
@@ -150,7 +158,7 @@ def _stacking_error(sampled: Sampler, count: int, copied: Sequence[bool]) -> flo
     """
     size = sampled.point.abs().nan_to_num(0.0, 0.0, 0.0)
     typical = size.mean()
-    near = sampled.point + random_magnitudes_from(2.0**-8 * (size + torch.where(typical > 0, typical, 1.0)), count)
+    near = sampled.point + random_magnitudes_from(2.0**-8 * (size + torch.where(typical > 0, typical, 1.0)), len(size))
     test_points = near * _factors(sampled, copied)
     single_outputs = torch.stack([outputs_at(sampled, test_point.clone()) for test_point in test_points])
     if identical(single_outputs[0], single_outputs[1]):  # equal outputs cannot show an influence between copies

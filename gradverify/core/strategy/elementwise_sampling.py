@@ -59,7 +59,8 @@ def sample_elementwise(sampled: Sampler, lengths: LengthScales, random: Tensor) 
     if not _halves_are_independent(sampled, places, step, point, (differences[0, 0], differences[1, 0])):
         return None
     done = 1 if count == 1 else 0  # for one input, the two halves together are the first sample
-    _sample(sampled, (places, *step.new_tensor(PLACES))[done:], step, point, differences[done:])
+    fractions = (places, *step.new_tensor(PLACES))[done:]
+    _sample(sampled, fractions, step, point, differences[done:], (places, differences[0, 0]))
     return EntrywiseSamples(step=step.view(count, -1), samples=differences[1:], places=places, last=differences[0])
 
 
@@ -79,14 +80,21 @@ def sample_elementwise_again(sampled: Sampler, step: Tensor, places: Tensor, out
     )
 
 
-def _sample(sampled: Sampler, fractions: Sequence[Tensor], step: Tensor, point: Tensor, into: Tensor) -> None:
+def _sample(
+    sampled: Sampler,
+    fractions: Sequence[Tensor],
+    step: Tensor,
+    point: Tensor,
+    into: Tensor,
+    known: tuple[Tensor, Tensor] | None = None,
+) -> None:
     """Write f(x + displacement) - f(x) to `into` (fractions, inputs, m), each input displaced alone.
 
     The displacements are fractions of its steps, each () or one per entry. Large points take a call each; `point` (n,)
-    is overwritten.
+    is overwritten. `known` are a fraction for each entry and the changes, (m,) each, with all inputs displaced by it.
     """
     numbers = sampled.point.numel() * len(fractions) * len(sampled.inputs)
-    if numbers <= portion(point) and _sampled_at_once(sampled, fractions, step, into):
+    if numbers <= portion(point) and _sampled_at_once(sampled, fractions, step, into, known):
         return
     for block, rows in zip(sampled.inputs, into.unbind(dim=1), strict=True):
         own = block.coordinates
@@ -97,22 +105,32 @@ def _sample(sampled: Sampler, fractions: Sequence[Tensor], step: Tensor, point: 
             moved(sampled, point.detach(), differences)
 
 
-def _sampled_at_once(sampled: Sampler, fractions: Sequence[Tensor], step: Tensor, into: Tensor) -> bool:
+def _sampled_at_once(
+    sampled: Sampler,
+    fractions: Sequence[Tensor],
+    step: Tensor,
+    into: Tensor,
+    known: tuple[Tensor, Tensor] | None,
+) -> bool:
     """Do the same in one call; return False if the points cannot be stacked.
 
     An elementwise function gives stacked points the same outputs as single ones, unless it depends on the position of
-    an entry. Then the polynomial misses the random sample, and the outputs stay in doubt.
+    an entry or on their number. So the first row is one that is `known`, and the last is the point.
     """
     count, inputs, size = into.shape
-    points = sampled.point.expand(inputs * count + 1, -1).contiguous()
-    samples, steps = points[:-1].view(count, inputs, inputs, -1), step.view(inputs, -1)
+    points = sampled.point.expand(inputs * count + 2, -1).contiguous()
+    first = sampled.value
+    if known is not None:
+        points[0] += known[0].expand(inputs, -1).flatten() * step
+        first = sampled.value + known[1]
+    samples, steps = points[1:-1].view(count, inputs, inputs, -1), step.view(inputs, -1)
     every_fraction = torch.stack([fraction.expand_as(steps[0]) for fraction in fractions])
     for k, own_step in enumerate(steps):
         samples[:, k, k].addcmul_(every_fraction, own_step)
-    values = stacked_with_point(sampled, points)
+    values = stacked_with_point(sampled, points, first)
     if values is None:
         return False
-    torch.sub(values[:-1].view(count, inputs, size), values[-1], out=into)
+    torch.sub(values[1:-1].view(count, inputs, size), values[-1], out=into)
     return True
 
 
