@@ -12,7 +12,7 @@ from torch._functorch import autograd_function as rules
 
 from gradverify.case import Settings
 from gradverify.checks.contract.build import subject_for, with_measured_noise
-from gradverify.checks.contract.nodes import class_of, custom_nodes
+from gradverify.checks.contract.nodes import Relay, class_of, custom_nodes
 from gradverify.checks.contract.noise import same_output
 from gradverify.checks.contract.subject import (
     Coordinates,
@@ -31,7 +31,10 @@ from gradverify.errors import EvaluationError
 from gradverify.result import CheckResult, Finding, Verdict, worst
 
 NAME = "batching"
-_SCALES = (1.0, 1 + 2.0**-7, 1 - 2.0**-6)  # the entries of a batch, as multiples of the point
+Dimensions = tuple[int | None, ...]  # for every input the dimension that is batched, None for none
+
+# The entries of a batch: the point, its numbers in reverse order, and a multiple of it.
+_ENTRIES: tuple[Relay, ...] = (lambda x: x, lambda x: x.flip(tuple(range(x.dim()))), lambda x: x * (1 - 2.0**-6))
 
 
 def run(problem: Problem, settings: Settings) -> CheckResult:
@@ -62,21 +65,21 @@ def defines_vmap(tape: Tape) -> bool:
 
 
 def findings(subject: Subject, refusals: list[str] | None = None) -> Iterator[Finding]:
-    """Yield GV504 findings, with all inputs batched in the first dimension, each alone, and all in the last dimension.
+    """Yield GV504 findings, with all inputs batched in the first dimension, each alone, and all in other dimensions.
 
     If vmap raises outside of the Functions' own rules, or a rule raises NotImplementedError, this is added to
     `refusals`.
     """
     if subject.problem.seed is not None:
         return  # every entry of a batch would draw its own numbers
-    count = len(subject.primals)
-    everything = tuple(range(count))
-    chosen = [(everything, 0)] + ([((number,), 0) for number in everything] if count > 1 else [])
-    if any(primal.tensor.dim() for primal in subject.primals):
-        chosen.append((everything, -1))
-    for batched, dim in chosen:
+    count, last = len(subject.primals), tuple(-1 if primal.tensor.dim() else 0 for primal in subject.primals)
+    chosen: list[Dimensions] = [(0,) * count]
+    if count > 1:
+        chosen += [tuple(0 if other == number else None for other in range(count)) for number in range(count)]
+    chosen += [last, tuple(dimension if number % 2 else 0 for number, dimension in enumerate(last))]
+    for dimensions in dict.fromkeys(chosen):
         try:
-            found = list(_compared(subject, batched, dim))
+            found = list(_compared(subject, dimensions))
         except EvaluationError as error:
             if refusals is not None:
                 refusals.append(raised(error))
@@ -90,15 +93,21 @@ def _is_batched(function: type[torch.autograd.Function]) -> bool:
     return function.generate_vmap_rule or function.vmap is not torch.autograd.Function.vmap
 
 
-def _compared(subject: Subject, batched: tuple[int, ...], dim: int) -> Iterator[Finding]:
+def _compared(subject: Subject, dimensions: Dimensions) -> Iterator[Finding]:
     """Compare vmap over some inputs with a loop; raises EvaluationError if vmap fails outside of their rules."""
-    names = ", ".join(subject.primals[number].name for number in batched) + (" in the last dimension" if dim else "")
+    pairs = [(primal.name, d) for primal, d in zip(subject.primals, dimensions, strict=True) if d is not None]
+    names = ", ".join(f"{name}{' in the last dimension' if d else ''}" for name, d in pairs)
+    entries = _ENTRIES
     try:
-        loop = _loop(subject, batched)
-    except EvaluationError:
-        return
+        loop = _loop(subject, dimensions, entries)
+    except EvaluationError:  # the reversed numbers may be outside of the domain
+        entries = (_ENTRIES[0], _ENTRIES[2])
+        try:
+            loop = _loop(subject, dimensions, entries)
+        except EvaluationError:
+            return
     try:
-        batch = _batch(subject, batched, dim, loop)
+        batch = _batch(subject, dimensions, entries, loop)
     except EvaluationError as error:
         if not _raised_by_rule(error):
             raise
@@ -120,13 +129,13 @@ class _Result:
     grads: Coordinates
 
 
-def _loop(subject: Subject, batched: tuple[int, ...]) -> _Result:
-    tapes = [graph_at(subject, _points(subject, batched, scale)) for scale in _SCALES]
+def _loop(subject: Subject, dimensions: Dimensions, entries: Sequence[Relay]) -> _Result:
+    tapes = [graph_at(subject, _points(subject, dimensions, entry)) for entry in entries]
     answers = [gradients_of(subject, tape, subject.cotangents) for tape in tapes]
     grads = [torch.stack(column) for column in zip(*answers, strict=True)]
     return _Result(
         outputs=tuple(torch.cat(column) for column in zip(*map(outputs_of, tapes), strict=True)),
-        grads=tuple(grad.reshape(-1) if n in batched else grad.sum(0) for n, grad in enumerate(grads)),
+        grads=tuple(grad.sum(0) if d is None else grad.reshape(-1) for d, grad in zip(dimensions, grads, strict=True)),
     )
 
 
@@ -141,30 +150,27 @@ def _raised_by_rule(error: EvaluationError) -> bool:
     return error.stage == "backward" or any(frame.f_code.co_filename == rules.__file__ for frame, _ in frames)
 
 
-def _batch(subject: Subject, batched: tuple[int, ...], dim: int, loop: _Result) -> _Result:
-    single = _points(subject, batched, 1.0)
+def _batch(subject: Subject, dimensions: Dimensions, entries: Sequence[Relay], loop: _Result) -> _Result:
+    points = zip(*(_points(subject, dimensions, entry) for entry in entries), strict=True)
     leaves = [
-        torch.stack([point * scale for scale in _SCALES], dim=dim).requires_grad_()
-        if n in batched
-        else fresh(point).requires_grad_()
-        for n, point in enumerate(single)
+        (fresh(first) if d is None else torch.stack([first, *others], dim=d)).requires_grad_()
+        for (first, *others), d in zip(points, dimensions, strict=True)
     ]
-    dims = tuple(dim if number in batched else None for number in range(len(leaves)))
 
     def function(*tensors: Tensor) -> tuple[Tensor, ...]:
         return tuple(output.tensor for output in judged_outputs(subject, call(subject.problem, tensors)))
 
     with torch.enable_grad():
-        outputs = _vmapped(function, dims, leaves)
+        outputs = _vmapped(function, dimensions, leaves)
     named = tuple(Named(name=o.name, tensor=t) for o, t in zip(subject.tape.outputs, outputs, strict=True))
     tape = Tape(leaves=tuple(leaves), outputs=named, passing=subject.tape.passing)
-    cotangents = [torch.stack([cotangent] * len(_SCALES)) for cotangent in subject.cotangents]
+    cotangents = [torch.stack([cotangent] * len(entries)) for cotangent in subject.cotangents]
     found = outputs_of(tape)
     if any(output.shape != cotangent.shape for output, cotangent in zip(outputs, cotangents, strict=True)):
         return _Result(outputs=tuple(values.new_empty(0) for values in found), grads=loop.grads)
     grads = [
-        grad.movedim(dim, 0) if number in batched and grad is not None else grad
-        for number, grad in enumerate(vjp(subject.problem, tape, cotangents))
+        grad if grad is None or d is None else grad.movedim(d, 0)
+        for d, grad in zip(dimensions, vjp(subject.problem, tape, cotangents), strict=True)
     ]
     return _Result(
         outputs=found,
@@ -181,8 +187,8 @@ def _vmapped(function: object, dims: tuple[int | None, ...], leaves: Sequence[Te
         raise EvaluationError("forward", error) from error
 
 
-def _points(subject: Subject, batched: tuple[int, ...], scale: float) -> list[Tensor]:
+def _points(subject: Subject, dimensions: Dimensions, entry: Relay) -> list[Tensor]:
     return [
-        fresh(primal.tensor) * scale if number in batched else primal.tensor
-        for number, primal in enumerate(subject.primals)
+        primal.tensor if d is None else entry(fresh(primal.tensor))
+        for d, primal in zip(dimensions, subject.primals, strict=True)
     ]

@@ -15,7 +15,7 @@ from gradverify.checks.contract.build import subject_for, with_measured_noise
 from gradverify.checks.contract.directional_difference import directional
 from gradverify.checks.contract.forward_run import differs, snapshot
 from gradverify.checks.contract.nodes import class_of, custom_nodes
-from gradverify.checks.contract.subject import Subject, judged_outputs, random_like
+from gradverify.checks.contract.subject import Subject, judged_outputs, outputs_of, random_like
 from gradverify.checks.contract.wording import allowance, failure, raised
 from gradverify.checks.failures import evaluations, skipped
 from gradverify.checks.wording import distinguishable
@@ -62,33 +62,51 @@ def defines_jvp(tape: Tape) -> bool:
 
 
 def findings(subject: Subject, refusals: list[str] | None = None) -> Iterator[Finding]:
-    """Yield GV503 findings where <g, jvp(t)> = <B(g), t> does not hold, for tangents of each input alone.
+    """Yield GV503 findings where <g, jvp(t)> = <B(g), t> does not hold, for tangents of each input alone, then of all.
 
     If part of the graph has no forward mode, or declares this with NotImplementedError, it is added to `refusals`.
     """
-    cotangent = flatten(subject.cotangents)
-    for number, primal in enumerate(subject.primals):
-        tangents = _tangents(subject, [number])
-        try:
-            pushed, written = _jvp(subject, tangents)
-        except EvaluationError as error:
-            if not isinstance(error.original, NotImplementedError):
-                yield failure("GV503", f"jvp by {primal.name}{_why(error)}", wrt=primal.name)
-            elif refusals is not None:
-                refusals.append(raised(error))
-            continue
-        if written:
-            yield failure("GV503", f"jvp by {primal.name} modifies {written} in place", wrt=primal.name)
-        direction = flatten([tangent for tangent in tangents if tangent is not None])
-        forwards = float((cotangent * pushed).nan_to_num().sum())
-        backwards = float((subject.gradients[number] * direction).nan_to_num().sum())
-        spread = allowance(subject, number, 1.0, subject.gradients[number]) * float(direction.abs().sum())
-        sizes = float((cotangent * pushed).nan_to_num().abs().sum())
-        if abs(forwards - backwards) > spread + allowance(subject, number, 1.0, torch.tensor([sizes])):
-            one, other = distinguishable(forwards, backwards)
-            text = f"jvp and backward disagree by {primal.name}: <g, jvp(t)> = {one}, <B(g), t> = {other}"
-            opinion = _third_opinion(subject, tangents, forwards, backwards)
-            yield failure("GV503", f"{text}{opinion}", wrt=primal.name)
+    every = tuple(range(len(subject.primals)))
+    found = [finding for number in every for finding in _along(subject, (number,), refusals)]
+    yield from found
+    if len(every) > 1 and not found:
+        yield from _along(subject, every, None)
+
+
+def _along(subject: Subject, inputs: tuple[int, ...], refusals: list[str] | None) -> Iterator[Finding]:
+    """Yield the findings for tangents of these inputs."""
+    tangents, cotangent = _tangents(subject, inputs), flatten(subject.cotangents)
+    names = " and ".join(subject.primals[number].name for number in inputs)
+    wrt = names if len(inputs) == 1 else None
+    try:
+        pushed, written = _jvp(subject, tangents)
+    except EvaluationError as error:
+        if not isinstance(error.original, NotImplementedError):
+            yield failure("GV503", f"jvp by {names}{_why(error)}", wrt=wrt)
+        elif refusals is not None:
+            refusals.append(raised(error))
+        return
+    if written:
+        yield failure("GV503", f"jvp by {names} modifies {written} in place", wrt=wrt)
+    undefined = int((pushed.isnan() & torch.cat(outputs_of(subject.tape)).isfinite()).sum())
+    if undefined and not any(bool(subject.gradients[number].isnan().any()) for number in inputs):
+        text = f"jvp by {names} is not a number in {undefined} of {pushed.numel()} entries, where backward has numbers"
+        yield failure("GV503", text, wrt=wrt)
+        return
+    forwards = float((cotangent * pushed).nan_to_num().sum())
+    sizes = torch.tensor([float((cotangent * pushed).nan_to_num().abs().sum())])
+    backwards, spread = 0.0, 0.0
+    for number in inputs:
+        tangent = tangents[number]
+        assert tangent is not None
+        gradient, direction = subject.gradients[number], flatten([tangent])
+        backwards += float((gradient * direction).nan_to_num().sum())
+        spread += allowance(subject, number, 1.0, gradient) * float(direction.abs().sum())
+        spread += allowance(subject, number, 1.0, sizes)
+    if abs(forwards - backwards) > spread:
+        one, other = distinguishable(forwards, backwards)
+        text = f"jvp and backward disagree by {names}: <g, jvp(t)> = {one}, <B(g), t> = {other}"
+        yield failure("GV503", f"{text}{_third_opinion(subject, tangents, forwards, backwards)}", wrt=wrt)
 
 
 def _against_differences(subject: Subject) -> Iterator[Finding]:

@@ -8,7 +8,15 @@ from torch import Tensor
 
 from gradverify.checks.contract.layouts import LAYOUTS, every_second, expanded
 from gradverify.checks.contract.nodes import Relay, custom_nodes, recorded_exchanges
-from gradverify.checks.contract.subject import Coordinates, Cotangents, Subject, gradients_of, graph_for_vjp, ones_like
+from gradverify.checks.contract.subject import (
+    Coordinates,
+    Cotangents,
+    Subject,
+    gradients_for,
+    gradients_of,
+    graph_for_vjp,
+    ones_like,
+)
 from gradverify.checks.contract.wording import failure, mismatches, raised
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding
@@ -20,19 +28,21 @@ def findings(subject: Subject) -> Iterator[Finding]:
     for name, relay in LAYOUTS.items():
         if any(_applies(relay, cotangent) for cotangent in subject.cotangents):
             found += _compared(subject, name, relay, subject.cotangents, subject.gradients)
-    found += _expanded_ones(subject)
+    found += _expanded(subject)
     if not found and len(subject.cotangents) > 1:
         for first, name in enumerate(("laid out unlike the second", "laid out unlike the first")):
             found += _compared(subject, name, every_second(first), subject.cotangents, subject.gradients)
     yield from found
 
 
-def _expanded_ones(subject: Subject) -> Iterator[Finding]:
-    """The cotangent of `output.sum().backward()`: ones with stride 0."""
-    if all(cotangent.numel() < 2 for cotangent in subject.cotangents):
-        return
-    name = "expanded (stride 0, as .sum() sends it)"
-    yield from _compared(subject, name, expanded, ones_like(subject), subject.gradients_of_ones)
+def _expanded(subject: Subject) -> Iterator[Finding]:
+    """The cotangents of `output.mean()`, one number with stride 0, and of `output.sum(0)`, equal slices."""
+    halves = tuple(cotangent / 2 for cotangent in ones_like(subject))
+    slices = tuple(g[:1].expand_as(g).contiguous() if g.dim() > 1 else g for g in subject.cotangents)
+    for call, cotangents in ((".mean()", halves), (".sum(0)", slices)):
+        if any(_applies(expanded, cotangent) for cotangent in cotangents):
+            name, expected = f"expanded (stride 0, as {call} sends it)", gradients_for(subject, cotangents)
+            yield from _compared(subject, name, expanded, cotangents, expected)
 
 
 def _compared(

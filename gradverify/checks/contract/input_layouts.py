@@ -7,7 +7,15 @@ from collections.abc import Iterator, Mapping
 from torch import Tensor
 
 from gradverify.checks.contract.forward_run import same_outputs
-from gradverify.checks.contract.layouts import channels_last, every_second, sliced, strided, transposed
+from gradverify.checks.contract.layouts import (
+    channels_last,
+    every_second,
+    padded,
+    rows_exchanged,
+    sliced,
+    strided,
+    transposed,
+)
 from gradverify.checks.contract.nodes import Relay
 from gradverify.checks.contract.subject import Subject, gradients_of, graph_at, graph_for_vjp
 from gradverify.checks.contract.wording import failure, mismatches, raised
@@ -19,6 +27,8 @@ _LAYOUTS: dict[str, Relay] = {
     "contiguous": lambda tensor: tensor.contiguous(),
     "transposed": transposed,
     "strided": strided,
+    "rows of a wider tensor": padded,
+    "transposed in their leading dimensions": rows_exchanged,
     "slices with an offset": sliced,
     "channels-last": channels_last,
 }

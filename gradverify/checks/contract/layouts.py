@@ -27,6 +27,19 @@ def strided(tensor: Tensor) -> Tensor:
     return wide[..., ::2].copy_(tensor)
 
 
+def padded(tensor: Tensor) -> Tensor:
+    """Return the tensor with gaps between its rows, which are dense; unchanged below two dimensions."""
+    if tensor.dim() < 2:
+        return tensor
+    wide = tensor.new_full((*tensor.shape[:-1], tensor.shape[-1] + 3), _GARBAGE)
+    return wide[..., :-3].copy_(tensor)
+
+
+def rows_exchanged(tensor: Tensor) -> Tensor:
+    """Return the tensor with dimensions -3 and -2 exchanged in memory, as of heads and positions; rows stay dense."""
+    return tensor.transpose(-3, -2).contiguous().transpose(-3, -2) if tensor.dim() > 2 else tensor
+
+
 def sliced(tensor: Tensor) -> Tensor:
     """Return the tensor as a slice with a storage offset of 3."""
     padded = tensor.new_full((tensor.numel() + 6,), _GARBAGE)
@@ -46,11 +59,13 @@ def conjugated(tensor: Tensor) -> Tensor:
 
 
 def expanded(tensor: Tensor) -> Tensor:
-    """Return a tensor of equal entries with stride 0, others unchanged."""
-    flat = tensor.reshape(-1)
-    if tensor.numel() < 2 or not bool((flat == flat[0]).all()):
+    """Return a tensor of equal entries, or of equal slices, with stride 0; others unchanged."""
+    if tensor.numel() < 2:
         return tensor
-    return flat[0].clone().expand(tensor.shape)
+    parts = (tensor.reshape(-1)[0], tensor[:1])
+    equal = (part for part in parts if part.numel() < tensor.numel() and bool((tensor == part).all()))
+    part = next(equal, None)
+    return tensor if part is None else part.clone().expand(tensor.shape)
 
 
 def reordered(tensor: Tensor) -> Tensor:
@@ -67,6 +82,8 @@ def every_second(first: int) -> Relay:
 LAYOUTS: dict[str, Relay] = {
     "transposed": transposed,
     "strided": strided,
+    "rows of a wider tensor": padded,
+    "transposed in its leading dimensions": rows_exchanged,
     "sliced with an offset": sliced,
     "channels-last": channels_last,
     "conjugated": conjugated,

@@ -1,4 +1,4 @@
-"""GV501 and GV502: a backward that gives a wrong second derivative, or none, without declaring it."""
+"""GV501, GV502, GV505: what backward gives with create_graph, and its own derivative."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gradverify.checks.contract.intermediates import (
 )
 from gradverify.checks.contract.noise import largest
 from gradverify.checks.contract.subject import Cotangents, Subject, as_coordinates, gradients_for, new_graph
-from gradverify.checks.contract.wording import raised, remark, scaled
+from gradverify.checks.contract.wording import SIMILAR_EXPONENT, mismatches, raised, remark, scaled
 from gradverify.core.model.coordinates import flatten
 from gradverify.core.model.problem import fresh
 from gradverify.core.model.tape import Tape, has_once_differentiable, vjp
@@ -31,7 +31,7 @@ _WITHOUT_GRAPH = f"without a graph (under no_grad, or from .detach(), .data or .
 
 
 def findings(subject: Subject) -> Iterator[Finding]:
-    """GV501, GV502: if backward does not declare itself once-differentiable, autograd differentiates it correctly."""
+    """GV501, GV502, GV505: with create_graph, the gradient is the same, and autograd differentiates it correctly."""
     if not subject.hand_written:
         return
     cotangents = tuple(fresh(cotangent).requires_grad_() for cotangent in subject.cotangents)
@@ -39,6 +39,10 @@ def findings(subject: Subject) -> Iterator[Finding]:
         with torch.enable_grad():
             tape = new_graph(subject)
             grads = vjp(subject.problem, tape, cotangents)
+            unlike = list(_unlike(subject, grads))
+            if unlike:
+                yield from unlike
+                return
             if has_once_differentiable(grads):
                 return  # declared once-differentiable
             squared_norm = _squared_norm(grads)
@@ -60,6 +64,14 @@ def findings(subject: Subject) -> Iterator[Finding]:
     elif lost:
         names = " and ".join(lost)
         yield remark("GV501", f"the part of backward that depends on {names} is computed {_WITHOUT_GRAPH}")
+
+
+def _unlike(subject: Subject, grads: Sequence[Tensor | None]) -> Iterator[Finding]:
+    """GV505: the gradient with create_graph is that without."""
+    leaves = [primal.tensor for primal in subject.primals]
+    got = tuple(as_coordinates(grad, leaf) for grad, leaf in zip(grads, leaves, strict=True))
+    claim = "backward answers differently with create_graph"
+    yield from mismatches(subject, "GV505", claim, got, subject.gradients, power=SIMILAR_EXPONENT)
 
 
 def _squared_norm(grads: Sequence[Tensor | None]) -> Tensor:

@@ -1,18 +1,21 @@
-"""GV301–GV308: linearity, and the memory of cotangents."""
+"""GV301–GV308, GV403: linearity, and the memory of cotangents and inputs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from gradverify.checks.registry import run_check
 from tests.checks.contract.support import X, Y, contract, failing, pair, sine
-from tests.core.support import double
+from tests.core.support import ALONE, double, problem_of
 
 M = double([[0.3, -1.2, 0.7], [2.1, -0.4, 1.5]])
+C = double([[[0.3, -1.2, 0.7], [2.1, -0.4, 0.9]], [[0.1, 0.8, -0.6], [1.3, -0.2, 0.5]]])
 
 
 def _mul_(g: Tensor, x: Tensor) -> Tensor:
@@ -92,6 +95,39 @@ def test_strides_of_another_tensor_are_found(codes: set[str], backward: Callable
     assert failing(contract(pair(backward), point, double((point.detach() + 1).tolist()))) == codes
 
 
+def _with_packed_rows(tensor: Tensor) -> Tensor:
+    """Read the tensor as a kernel does that asks for the stride of the last dimension alone."""
+    if tensor.stride(-1) != 1:
+        return tensor
+    packed = torch.empty(tensor.shape).stride()
+    return torch.as_strided(tensor, tensor.shape, packed)
+
+
+@pytest.mark.parametrize("point", [M, C], ids=["matrix", "three dimensions"])
+@pytest.mark.parametrize(
+    ("codes", "backward"),
+    [
+        ({"GV307"}, lambda ctx, x, g: _with_packed_rows(g) * x.cos()),
+        ({"GV403"}, lambda ctx, x, g: g * _with_packed_rows(x).cos()),
+        ({"GV307"}, lambda ctx, x, g: x.cos() if not any(g.stride()) else g * x.cos()),  # as of .sum(), not .mean()
+        ({"GV307"}, lambda ctx, x, g: 0 * x if 0 in g.stride() and any(g.stride()) else g * x.cos()),
+        (set(), lambda ctx, x, g: _with_packed_rows(g.contiguous()) * _with_packed_rows(x.contiguous()).cos()),
+    ],
+)
+def test_strides_between_rows_are_found(codes: set[str], backward: Callable[..., Any], point: Tensor) -> None:
+    assert failing(contract(sine(backward), point)) == codes
+
+
+def test_heads_and_positions_exchanged_in_memory_are_found() -> None:
+    """Rows are dense and lie without gaps, in another order than that of their indices."""
+
+    def backward(ctx: Any, x: Tensor, g: Tensor) -> Tensor:
+        no_gaps = sorted(g.stride()) == sorted(torch.empty(g.shape).stride())
+        return (_with_packed_rows(g) if no_gaps else g) * x.cos()
+
+    assert failing(contract(sine(backward), C)) == {"GV307"}
+
+
 def test_conjugate_bit_of_cotangent_ignored_fails() -> None:
     def backward(ctx: Any, x: Tensor, g: Tensor) -> Tensor:
         physical = g.conj() if g.is_conj() else g
@@ -144,3 +180,23 @@ def test_none_cotangent_counted_as_zero_passes() -> None:
 def test_backward_zero_if_any_cotangent_is_zero_is_not_linear() -> None:
     result = contract(sine(lambda ctx, x, g: g * x.cos() * (g != 0).all()), X)
     assert failing(result) == {"GV301"}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_an_overflow_of_mixed_cotangents_is_not_a_lack_of_linearity(dtype: torch.dtype) -> None:
+    """At ln of the largest number, e^x holds, and 2 e^x does not."""
+    largest = torch.tensor(torch.finfo(dtype).max, dtype=torch.float64).log().to(dtype) * 0.995
+    x = torch.stack([largest, largest * 0.99]).requires_grad_()
+
+    class Exp(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.save_for_backward(y := x.exp())
+            return y
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> Tensor:
+            return g * ctx.saved_tensors[0]
+
+    for seed in range(4):
+        assert "GV301" not in failing(run_check("contract", problem_of(Exp.apply, x), replace(ALONE, seed=seed)))

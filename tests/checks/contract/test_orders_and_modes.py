@@ -1,4 +1,4 @@
-"""GV501–GV504 and GV601: second order, forward mode, vmap and precision."""
+"""GV501–GV505 and GV601: second order, forward mode, vmap and precision."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from torch.autograd.function import once_differentiable
 
 from gradverify.result import Verdict
 from tests.checks.contract.support import X, Y, contract, failing, product, remarked, sine
+from tests.core.support import double
 
 
 def test_detached_backward_is_remarked() -> None:
@@ -345,3 +346,101 @@ def test_vmap_in_float32_may_differ_by_rounding() -> None:
     a = torch.linspace(-1, 1, 600).sin().mul(100).cos().view(20, 30).requires_grad_()
     b = torch.linspace(-2, 1, 600).sin().mul(99).cos().view(30, 20).requires_grad_()
     assert contract(Dot.apply, a, b).findings == ()
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.5])
+def test_backward_that_answers_differently_with_create_graph_fails(factor: float) -> None:
+    def backward(ctx: Any, x: Tensor, g: Tensor) -> Tensor:
+        return g * x.cos() * (factor if torch.is_grad_enabled() else 1.0)
+
+    assert failing(contract(sine(backward), X)) == ({"GV505"} if factor > 1 else set())
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_jvp_that_forgets_to_add_the_tangents_of_two_inputs_fails(right: bool) -> None:
+    class Product(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor, y: Tensor) -> Tensor:
+            ctx.save_for_backward(x, y)
+            ctx.save_for_forward(x, y)
+            return x * y
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor]:
+            x, y = ctx.saved_tensors
+            return g * y, g * x
+
+        @staticmethod
+        def jvp(ctx: Any, a: Tensor, b: Tensor) -> Tensor:
+            x, y = ctx.saved_tensors
+            return a * y + x * b if right or not bool(a.any()) else a * y
+
+    result = contract(Product.apply, X, Y, check="forward_ad")
+    assert result.verdict is (Verdict.PASS if right else Verdict.FAIL)
+    assert right or result.message.startswith("jvp and backward disagree by x and y: ")
+
+
+def test_jvp_that_is_not_a_number_where_backward_is_one_fails() -> None:
+    x = X.detach().clone()
+    x[1] = 0
+
+    class Relu(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.save_for_backward(x)
+            ctx.save_for_forward(x)
+            return x.relu()
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> Tensor:
+            return g * (ctx.saved_tensors[0] > 0)
+
+        @staticmethod
+        def jvp(ctx: Any, t: Tensor) -> Tensor:
+            (x,) = ctx.saved_tensors
+            return t * (1 + x / x.abs()) / 2
+
+    result = contract(Relu.apply, x.requires_grad_(), check="forward_ad")
+    assert result.verdict is Verdict.FAIL
+    assert result.message == "jvp by x is not a number in 1 of 5 entries, where backward has numbers"
+
+
+@pytest.mark.parametrize(
+    ("rule", "right"),
+    [
+        (lambda x, y, dims: (_first(x, dims[0]), _first(y, dims[1])), True),
+        (lambda x, y, dims: (_first(x, dims[0]), _first(y, dims[1]) * (_first(x, dims[0])[:1] > 0)), False),
+        (lambda x, y, dims: (_first(x, dims[0]), _first(y, dims[0] if None not in dims else dims[1])), False),
+    ],
+    ids=["right", "mask of the first entry", "dimension of the first input"],
+)
+def test_a_batching_rule_sees_unlike_entries_and_unlike_dimensions(
+    rule: Callable[..., tuple[Tensor, Tensor]], right: bool
+) -> None:
+    class Masked(Function):
+        @staticmethod
+        def forward(x: Tensor, y: Tensor) -> Tensor:
+            return x * y
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+            ctx.save_for_backward(*inputs)
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor]:
+            x, y = ctx.saved_tensors
+            return g * y, g * x
+
+        @staticmethod
+        def vmap(info: Any, in_dims: Any, x: Tensor, y: Tensor) -> tuple[Tensor, int]:
+            x, y = rule(x, y, in_dims)
+            return Masked.apply(x, y), 0
+
+    square = double([[0.3, -1.2, 0.7], [2.1, -0.4, 1.5], [0.4, -0.3, 0.8]])
+    other = double([[1.1, 0.6, 0.9], [0.2, 1.7, 0.5], [1.3, 0.8, 0.4]])
+    result = contract(Masked.apply, square, other, check="batching")
+    assert result.verdict is (Verdict.PASS if right else Verdict.FAIL), result.message
+
+
+def _first(tensor: Tensor, dimension: int | None) -> Tensor:
+    return tensor if dimension is None else tensor.movedim(dimension, 0)
