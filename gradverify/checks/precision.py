@@ -85,11 +85,11 @@ def _against_float64(problem: Problem, wide: Problem, dtypes: str, settings: Set
             compared = [_suspect_in_both(*pair) for pair in zip(compared, tolerated, strict=True)]
     found = sorted(_findings(compared, given, dtypes, settings), key=excess)
     found += (replace(each, code="GV602") for each in unjudged_findings(compared, of_outputs=False, other=_IN_FLOAT64))
-    remark = "" if is_plain else "; torch's own derivative of this forward is not there to compare with"
+    why = "; compared with backward in float64, since torch's own derivative of this forward is missing or another"
     return CheckResult(
         check=NAME,
         verdict=worst([finding.verdict for finding in found] or [Verdict.PASS]),
-        message=found[0].message if found else f"as exact as {dtypes} can be{remark}",
+        message=found[0].message if found else f"as exact as {dtypes} can be{'' if is_plain else why}",
         method=Method.DENSE,
         entries=sum(each.wrong.numel() for each in compared),
         mismatched=sum(int(each.wrong.sum()) for each in compared),

@@ -268,3 +268,51 @@ def test_a_thousandth_of_an_entry_is_found_where_a_few_entries_are_far_larger(sh
     assert held_against(kernel(cross_entropy), cross_entropy, x).verdict is Verdict.PASS
     found = held_against(kernel(cross_entropy, backward=one_off), cross_entropy, x)
     assert (found.verdict, found.mismatched) == (Verdict.FAIL, 1)
+
+
+class Attention(Function):
+    """Attention by hand, right."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, y: Tensor, z: Tensor) -> Tensor:
+        ctx.save_for_backward(x, y, z)
+        return attention(x, y, z)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        x, y, z = ctx.saved_tensors
+        weights, by_weights = (x @ y.mT).softmax(-1), g @ z.mT
+        by_logits = weights * (by_weights - (by_weights * weights).sum(-1, keepdim=True))
+        return by_logits @ y, by_logits.mT @ x, weights.mT @ g
+
+
+def attention(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
+    return (x @ y.mT).softmax(-1) @ z
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("scale", [20, 40])
+def test_a_gradient_that_underflows_is_no_error(scale: int, dtype: torch.dtype) -> None:
+    """Some are 1e-190 in float64, beside rounding of 1e3."""
+    for seed in range(24):
+        inputs = [drawn(4, 8, dtype=dtype, seed=3 * seed + k, scale=scale) for k in range(3)]
+        assert held_against(Attention.apply, attention, *inputs).verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_an_output_may_have_the_dtype_of_an_input_that_is_not_differentiated(dtype: torch.dtype) -> None:
+    running = torch.ones(3)
+
+    class Tracked(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor, mean: Tensor) -> tuple[Tensor, Tensor]:
+            new = 0.9 * mean + 0.1 * x.mean(0).to(mean.dtype)
+            ctx.mark_non_differentiable(new)
+            return 2 * x, new
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor, _: Tensor) -> tuple[Tensor, None]:
+            return 2 * g, None
+
+    problem = bind(Tracked.apply, [drawn(4, 3, dtype=dtype), running], names=["x", "mean"])
+    assert run_check("reference", problem, Settings()).verdict is Verdict.PASS

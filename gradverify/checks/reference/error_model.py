@@ -103,7 +103,7 @@ def judge_tensor(sample: Sample, precision: Precision, terms: int) -> JudgedTens
     """Judge one tensor; `terms` bounds the number of terms of its sums."""
     held = can_hold(sample)
     unknown = cannot_judge(sample, held)
-    judged, unit = _in_units_of_largest(_with_zeros(sample, unknown | ~held | ~sample.value.isfinite()))
+    judged, unit = _in_units_of_largest(_with_zeros(sample, unknown | ~held | ~sample.value.isfinite()), precision)
     inside = replace(precision, least=precision.least / unit)
     size = moduli(judged.exact, judged.like)
     limits = _limits(judged, size, inside, terms)
@@ -168,9 +168,13 @@ def _with_zeros(sample: Sample, left_out: Tensor) -> Sample:
     )
 
 
-def _in_units_of_largest(sample: Sample) -> tuple[Sample, float]:
-    """Return the sample divided by a power of two near the reference's largest entry, whose square may overflow."""
-    largest = largest_of(sample.exact)
+def _in_units_of_largest(sample: Sample, precision: Precision) -> tuple[Sample, float]:
+    """Return the sample divided by a power of two near its largest entry, or its noise, whose square may overflow.
+
+    Noise may be far larger: the gradient by the logits of a saturated softmax is rounding alone, or underflows.
+    """
+    noise = precision.eps * max(largest_of(sample.noisy), largest_of(sample.jittered))
+    largest = max(largest_of(sample.exact), noise)
     unit = 2.0 ** math.frexp(largest)[1] / 2 if largest else 1.0
     scaled = replace(
         sample,

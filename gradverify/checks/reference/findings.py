@@ -187,7 +187,9 @@ def _elements(found: Compared, block: Block, positions: Tensor, *, of_output: bo
 
 
 def _up(bound: float) -> str:
-    """Return a bound with two digits, rounded up."""
+    """Return a bound with two digits, rounded up; infinity and NaN as they are."""
+    if not math.isfinite(bound):
+        return f"{bound:g}"
     digits = math.floor(math.log10(bound)) - 1 if bound > 0 else 0
     return f"{math.ceil(bound / 10.0**digits - 1e-9) * 10.0**digits:.2g}"
 

@@ -38,7 +38,8 @@ def wrong_kind(problem: Problem, reference: Problem, tape: Tape) -> Iterator[Fin
     an input. If the reference does not take inputs of these dtypes, nothing is said.
     """
     found = _outputs_in_own_dtype(reference)
-    accepted = [primal.tensor for primal in problem.primals]
+    fixed = [entry.value for entry in problem.bound if isinstance(entry.value, Tensor)]
+    accepted = [*(primal.tensor for primal in problem.primals), *fixed]
     for own, expected in zip(tape.outputs, found, strict=False):
         one = own.tensor
         if all(one.dtype != each.dtype for each in (expected, *accepted)):
