@@ -39,18 +39,20 @@ def concerned(
     `changed` are absolute paths, also of files that are gone; one that is a folder stands for every file below it.
     `settings` are files that decide about every case, beside those known by their names.
     """
+    outside = [case for case in cases if not any(place.is_relative_to(project.root) for place in places_of(case.spec))]
+    notes = [f"{case.spec} is outside of this repository: its cases are included" for case in outside]
     if not changed:
-        return Concern(cases=())
+        return Concern(cases=tuple(outside), notes=tuple(dict.fromkeys(notes)))
     if why := _concerns_all(changed, settings):
         return Concern(cases=tuple(cases), notes=(f"{why}, which may concern every case",))
     known, changes = Known(), _changes(changed)
     reaches = [(case, reach_of(case, project, known)) for case in cases]
-    hit = {case.id for case, reach in reaches if is_hit(reach, changes)}
+    hit = {case.id for case in outside} | {case.id for case, reach in reaches if is_hit(reach, changes)}
     unclear = [(case, reach) for case, reach in reaches if reach.unclear and case.id not in hit]
     included = hit | {case.id for case, _ in unclear}
     return Concern(
         cases=tuple(case for case in cases if case.id in included),
-        notes=tuple(dict.fromkeys(f"{reach.unclear[0]}: its cases are included" for _, reach in unclear)),
+        notes=tuple(dict.fromkeys([*notes, *(f"{reach.unclear[0]}: its cases are included" for _, reach in unclear)])),
     )
 
 

@@ -9,14 +9,17 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-# Functions that import or run code named by their arguments.
+# Functions that import or run code named by their arguments, or change where modules are found.
 _COMPUTED = frozenset(
     (
         "__import__",
+        "__path__",
+        "addsitedir",
         "exec",
         "exec_module",
         "import_module",
         "load_module",
+        "load_source",
         "run_module",
         "run_path",
         "spec_from_file_location",
@@ -25,7 +28,7 @@ _COMPUTED = frozenset(
 )
 _BY_NAME = frozenset(("__import__", "import_module"))  # the first argument is the name of a module
 # Names that appear where compiled code is built or loaded.
-_NATIVE = frozenset(("CDLL", "PyDLL", "cpp_extension", "load_library"))
+_NATIVE = frozenset(("CDLL", "PyDLL", "cdll", "cpp_extension", "load_library", "pyximport"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +69,12 @@ def _read(file: Path, _changed: int, _size: int) -> Imports:
         return Imports(unclear="cannot be read as Python")
     nodes = list(ast.walk(tree))
     aliases = _aliases(nodes)
-    computed = next((line for node in nodes if (line := _computed_line(node, aliases))), 0)
+    named = {
+        node.func
+        for node in nodes
+        if isinstance(node, ast.Call) and _called(node, aliases) in _BY_NAME and _constant_name(node)
+    }
+    computed = next((line for node in nodes if node not in named and (line := _computed_line(node, aliases))), 0)
     return Imports(
         found=tuple(found for node in nodes for found in _imports(node, aliases)),
         unclear=f"imports or runs code by a computed name in line {computed}" if computed else "",
@@ -86,12 +94,13 @@ def _imports(node: ast.AST, aliases: dict[str, str]) -> Iterator[Import]:
 
 def _computed_line(node: ast.AST, aliases: dict[str, str]) -> int:
     """Return the line of a node that runs code which the text does not name, or changes where modules are; else 0."""
-    if isinstance(node, ast.Attribute) and node.attr == "path" and _is_name(node.value, "sys"):
-        return node.lineno
-    if not isinstance(node, ast.Call):
-        return 0
-    called = _called(node, aliases)
-    return node.lineno if called in _COMPUTED and not (called in _BY_NAME and _constant_name(node)) else 0
+    if isinstance(node, ast.ImportFrom):
+        return node.lineno if node.module == "sys" and "path" in {alias.name for alias in node.names} else 0
+    if isinstance(node, ast.Attribute):
+        owner = node.value.id if isinstance(node.value, ast.Name) else ""
+        is_path = node.attr == "path" and aliases.get(owner, owner) == "sys"
+        return node.lineno if is_path or node.attr in _COMPUTED else 0
+    return node.lineno if isinstance(node, ast.Name) and aliases.get(node.id, node.id) in _COMPUTED else 0
 
 
 def _constant_name(call: ast.Call) -> str:
@@ -109,8 +118,8 @@ def _called(call: ast.Call, aliases: dict[str, str]) -> str:
 
 
 def _aliases(nodes: list[ast.AST]) -> dict[str, str]:
-    froms = (node for node in nodes if isinstance(node, ast.ImportFrom))
-    return {alias.asname: alias.name for node in froms for alias in node.names if alias.asname}
+    imports = (node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom))
+    return {alias.asname: alias.name for node in imports for alias in node.names if alias.asname}
 
 
 def _names_of(node: ast.AST) -> set[str]:
@@ -124,7 +133,3 @@ def _names_of(node: ast.AST) -> set[str]:
     if isinstance(node, ast.ImportFrom):
         return {*(node.module or "").split("."), *(alias.name for alias in node.names)}
     return set()
-
-
-def _is_name(node: ast.expr, name: str) -> bool:
-    return isinstance(node, ast.Name) and node.id == name

@@ -14,7 +14,9 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 _INSTALLED = ("site-packages", "dist-packages")
-_NATIVE_SUFFIXES = (".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hpp", ".pyx")
+_NATIVE_SUFFIXES = frozenset(
+    (".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hip", ".hpp", ".inc", ".inl", ".metal", ".pxd", ".pyx")
+)
 # Files that decide about the environment: names, and beginnings of names of .txt and .in files.
 _SETTINGS = frozenset(
     (

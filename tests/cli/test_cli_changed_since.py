@@ -135,7 +135,18 @@ def test_a_file_that_may_concern_every_case_selects_all(listed, name: str, why: 
 
 
 @pytest.mark.parametrize(
-    "line", ["exec(open('x').read())", "import importlib\nimportlib.import_module('d' + 'eep')", "import sys\nsys.path"]
+    "line",
+    [
+        "exec(open('x').read())",
+        "import importlib\nimportlib.import_module('d' + 'eep')",
+        "import importlib\nload = importlib.import_module; load('deep')",
+        "import imp\nimp.load_source('deep', 'lib/deep.py')",
+        "import sys\nsys.path",
+        "import sys as _sys\n_sys.path.insert(0, 'lib')",
+        "from sys import path",
+        "import site\nsite.addsitedir('lib')",
+        "__path__.append('lib')",
+    ],
 )
 def test_a_target_whose_imports_cannot_be_told_is_included_if_anything_changed(listed, line: str) -> None:
     write("square.py", f"{line}\n")
@@ -169,12 +180,30 @@ def test_a_module_that_was_not_found_is_included(listed) -> None:
     )
 
 
-@pytest.mark.parametrize("line", ["from torch.utils import cpp_extension", "import torch\ntorch.ops.load_library('x')"])
-def test_a_changed_source_in_cpp_selects_the_cases_that_load_extensions(listed, line: str) -> None:
+@pytest.mark.parametrize(
+    ("line", "source"),
+    [
+        ("from torch.utils import cpp_extension", "kernel.cu"),
+        ("from torch.utils import cpp_extension", "kernel.inl"),
+        ("from torch.utils import cpp_extension", "kernel.hip"),
+        ("import torch\ntorch.ops.load_library('x')", "kernel.cu"),
+        ("import ctypes\nctypes.cdll.LoadLibrary('x.so')", "kernel.c"),
+        ("import pyximport", "kernel.pyx"),
+    ],
+)
+def test_a_changed_source_in_cpp_selects_the_cases_that_load_extensions(listed, line: str, source: str) -> None:
     write("deep.py", f"{line}\nFACTOR = 2\n")
     git("commit", "-qam", "native")
-    write("csrc/kernel.cu", "")
+    write(f"csrc/{source}", "")
     assert listed() == DOUBLE
+
+
+def test_specs_outside_of_the_repository_are_included(listed, tmp_path_factory: pytest.TempPathFactory) -> None:
+    other = tmp_path_factory.mktemp("other")
+    write(str(other / "there.py"), FUNCTION.format("there"))
+    write(str(other / "there.yaml"), SPEC.format("there").replace("../", ""))
+    cases, told = listed("HEAD", str(other), "specs")
+    assert (len(cases), "is outside of this repository: its cases are included" in told) == (1, True)
 
 
 def test_reference_surrogate_factory_and_data_are_followed(listed) -> None:
