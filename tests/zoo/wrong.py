@@ -71,6 +71,12 @@ def _softmax(x: Tensor) -> Tensor:
     return x.softmax(-1)
 
 
+def _within_capacity(y: Tensor) -> Tensor:
+    """Set the rows from the 129th on to zero, as a layer of experts does."""
+    return torch.cat([y[:128], torch.zeros_like(y[128:])])
+
+
+_WEIGHTS = torch.randn(4, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
 _TARGETS = torch.randn(100, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 
 WRONG: tuple[Wrong, ...] = (
@@ -101,6 +107,14 @@ WRONG: tuple[Wrong, ...] = (
         (),
         (0,),
         x=at((_TARGETS * (1 + 1e-5 * _TARGETS.roll(1))).tolist()),
+    ),
+    wrong(
+        "rows beyond a capacity dropped, no gradient",
+        with_backward(lambda x: _within_capacity(x @ _WEIGHTS), lambda g, x: 0 * g),
+        "x",
+        (0, 0),
+        (0, 0),
+        x=at([0.0] * 4, [0.0] * 4),
     ),
     wrong(
         "clamp that ignores its upper bound",
