@@ -149,14 +149,11 @@ def of_column_groups(allowance: EntryTolerance, chosen: Tensor) -> EntryToleranc
 
 def part_of(allowance: EntryTolerance, chosen: Tensor | slice, outputs: Tensor | slice) -> EntryTolerance:
     """Return the tolerances of some column groups and outputs; at least one of the two is a slice."""
-    return EntryTolerance(
-        rtol=allowance.rtol,
-        floor=allowance.floor,
+    return replace(
+        allowance,
         row_column_size=allowance.row_column_size[chosen, outputs],
         scale=allowance.scale[chosen, outputs],
         largest=allowance.largest[outputs],
-        order=allowance.order,
-        backward_eps=allowance.backward_eps,
     )
 
 

@@ -71,7 +71,8 @@ def sum_differs_near_point(
 
 def differs(estimate: Estimate, total: Estimate) -> Tensor:
     """Mask of derivatives that differ from `total` by more than their bars allow; (m,)."""
-    return ((estimate.value - total.value).abs() > _allowed(estimate.bar, total)) & torch.isfinite(estimate.bar)
+    allowed = BAR_FACTOR * (estimate.bar + total.bar) + SUM_ROUNDING * total.value.abs()
+    return ((estimate.value - total.value).abs() > allowed) & torch.isfinite(estimate.bar)
 
 
 def directional_derivatives_at(
@@ -102,7 +103,3 @@ def spread_evenly(chosen: Tensor, generator: Generator) -> Tensor:
     positions = torch.zeros(chosen.shape, dtype=torch.float64, device=chosen.device)
     positions[chosen] = torch.randperm(count, generator=generator).to(positions)
     return 2.0 * positions / max(1, count) - 1.0
-
-
-def _allowed(bar: Tensor, total: Estimate) -> Tensor:
-    return BAR_FACTOR * (bar + total.bar) + SUM_ROUNDING * total.value.abs()

@@ -14,9 +14,8 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from gradverify.core.estimate.samples import NOISE_FACTOR, Estimate, Samples, Steps, central_differences
+from gradverify.core.estimate.samples import NOISE_FACTOR, Estimate, Steps
 from gradverify.core.forward.length_scales import LengthScales, own_or_shared
-from gradverify.core.forward.noise import SAFETY
 from gradverify.core.forward.sampler import Sampler
 from gradverify.core.tuning import CLEARLY_ABOVE
 
@@ -46,11 +45,6 @@ def middle_steps(lengths: LengthScales) -> Steps:
 
 def _halving(largest: Tensor) -> Steps:
     return Steps(base=largest, factors=0.5 ** torch.arange(DEPTH, dtype=torch.float64, device=largest.device))
-
-
-def extrapolate(samples: Samples, noise: Tensor) -> Estimate:
-    """Return the extrapolated derivatives; `noise` (C, m) bounds the noise of the finest difference."""
-    return extrapolated(central_differences(samples), noise)
 
 
 def extrapolated(difference: Tensor, noise: Tensor) -> Estimate:
@@ -126,11 +120,6 @@ def forecast(series: StencilPolynomial, places: Tensor) -> Tensor:
     return value.mul_(places)
 
 
-def noise_bound(series: StencilPolynomial) -> Tensor:
-    """Return a bound on the noise of each output, from its own samples; (m,)."""
-    return series.residue.mul_(SAFETY)
-
-
 def bends_sharply(sampled: Sampler, series: StencilPolynomial, error: Tensor) -> Tensor:
     """Mask of outputs that bend as no smooth function does; (m,). `error` bounds the error of a sample.
 
@@ -139,14 +128,6 @@ def bends_sharply(sampled: Sampler, series: StencilPolynomial, error: Tensor) ->
     second, last = series.coefficients[1].abs(), series.coefficients[-1].abs()
     floor = torch.maximum(error, CLEARLY_ABOVE * sampled.unit * sampled.size).div_(_noise_of_last())
     return last > torch.maximum(second.mul_(_SMOOTH), floor, out=floor)
-
-
-def local_magnitude(series: StencilPolynomial, value: Tensor) -> Tensor:
-    """Return the magnitude of the outputs around the point, (m,).
-
-    Noise scales with it, also where the output at the point is zero.
-    """
-    return series.coefficients[:3].abs().sum(dim=0).add_(value.abs())
 
 
 @cache

@@ -85,10 +85,11 @@ def stack_batch(sampled: Sampler, points: Tensor, most: float) -> Tensor | None:
         if differences.get(copied, 0.0) > most:
             continue
         if tested.get(copied, 0) < len(points):  # a forward may do something else with more rows, as drop the last
-            known, tested[copied] = copied in tested, _larger_stack(sampled, len(points))
+            most_held = HELD // max(1, points.shape[1] + len(sampled.value))
+            tested[copied] = max(len(points), min(4 << len(points).bit_length(), most_held))  # for later calls too
             units = max(_stacking_error(sampled, tested[copied], copied), differences.get(copied, 0.0))
             differences[copied] = units if units <= MAX_ROUNDING else math.inf
-            sampled.vectorisation.calls += 0 if known else 2  # the test has compared all rows of two calls
+            sampled.vectorisation.calls += 2  # the test has compared all rows of two calls
         if differences[copied] <= most:
             return _call_stacked(sampled, stacked(sampled, points), copied)
     if any(differences[copied] < math.inf for copied in candidates):
@@ -109,11 +110,6 @@ def stack_batch_in_part(sampled: Sampler, points: Tensor, most: float) -> Tensor
     for place in (~stackable).nonzero().squeeze(1).tolist():
         values[place] = outputs_at(sampled, points[place].clone())
     return values
-
-
-def _larger_stack(sampled: Sampler, count: int) -> int:
-    """Return a number of copies, several times as large as `count` if memory allows, to be tested for later calls."""
-    return max(count, min(4 << count.bit_length(), HELD // max(1, len(sampled.point) + len(sampled.value))))
 
 
 def _may_be_longer(sampled: Sampler) -> bool:

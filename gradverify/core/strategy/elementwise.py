@@ -39,7 +39,7 @@ from gradverify.core.estimate.column_groups import groups_by_input, groups_of_ou
 from gradverify.core.estimate.richardson import DEPTH
 from gradverify.core.estimate.samples import BAR_FACTOR, Estimate
 from gradverify.core.forward import sampler
-from gradverify.core.forward.noise import at_least
+from gradverify.core.forward.noise import SAFETY, at_least
 from gradverify.core.forward.sampler import Sampler
 from gradverify.core.model.limits import FEW_INPUTS, SUBSET, portions
 from gradverify.core.model.magnitudes import any_set
@@ -234,8 +234,8 @@ def _relative_noise(sampled: Sampler, samples: EntrywiseSamples) -> float:
     """
     pooled = slice(None, None, max(1, sampled.value.numel() // SUBSET))  # evenly spaced ones of many outputs
     series = richardson.polynomial_through(samples.samples[..., pooled])
-    size = richardson.local_magnitude(series, sampled.value[pooled])
-    share = (richardson.noise_bound(series) / size).masked_fill_(size == 0, 0.0)
+    size = series.coefficients[:3].abs().sum(dim=0).add_(sampled.value[pooled].abs())  # also where that is zero
+    share = (SAFETY * series.residue / size).masked_fill_(size == 0, 0.0)
     rounding = float(sampled.unit[0]) * max(1.0, sampled.vectorisation.largest_difference)
     median = share.nanmedian(dim=1).values.nan_to_num_(0.0, 0.0)
     return max(rounding, float(median.amax()))
