@@ -17,8 +17,9 @@ test: $(READY)
 
 check: format-check lint types test-all
 
+# One process more than there are cores: many tests wait for processes that they start.
 test-all: $(READY)
-	$(BIN)/python $(PYTEST)
+	$(BIN)/python $(PYTEST) --numprocesses $$($(BIN)/python -c 'import os; print((os.cpu_count() or 1) + 1)')
 
 format-check: $(READY)
 	$(BIN)/ruff format --check .
