@@ -297,3 +297,38 @@ def test_a_norm_that_only_stacks_exceed_does_not_move_slopes_at_a_kink(slope: fl
 
     found = gradcheck(with_backward(forward, backward), x)
     assert found.verdict is (Verdict.FAIL if slope < 0.1 else Verdict.PASS)
+
+
+def ratio_of_medians(x: Tensor) -> Tensor:
+    """Return the median over the batch of the ratios to the geometric mean of a row, one per column; as DESeq2 does."""
+    return (x / x.log().mean(1, keepdim=True).exp()).median(0).values
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (3, 4), (5, 3), (7, 4), (9, 3)])
+def test_a_statistic_of_the_batch_that_no_common_factor_changes_is_differentiated(shape: tuple[int, int]) -> None:
+    for seed in range(3):
+        x = (normal(*shape, seed=seed).detach().abs() + 0.5).requires_grad_()
+        assert gradcheck(lambda x: x / ratio_of_medians(x), x).verdict is Verdict.PASS
+        forgotten = with_backward(lambda x: x / ratio_of_medians(x), lambda grad, x: grad / ratio_of_medians(x))
+        assert gradcheck(forgotten, x).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("shape", [(1, 3), (2, 3), (3, 4)])
+def test_a_branch_of_the_whole_batch_at_a_zero_is_not_accused(shape: tuple[int, int]) -> None:
+    def branching(x: Tensor) -> Tensor:
+        return x * x if bool((x >= 0).all()) else 0.5 * x * x + x
+
+    x = normal(*shape).detach().abs()
+    x[0, 0] = 0
+    found = gradcheck(with_backward(branching, lambda grad, x: 2 * grad * x), x.requires_grad_())
+    assert found.verdict is Verdict.INCONCLUSIVE  # the other outputs jump
+
+
+@pytest.mark.parametrize("block", [16, 32, 64, 100, 128])
+def test_a_last_block_of_rows_that_is_treated_otherwise(block: int) -> None:
+    def in_blocks(x: Tensor) -> Tensor:
+        parts = x.split(block)
+        return torch.cat([part.sin() * (1.0 if len(part) == block or len(parts) == 1 else 1.001) for part in parts])
+
+    assert gradcheck(with_backward(in_blocks, lambda grad, x: grad * x.cos()), normal(5, 3)).verdict is Verdict.PASS
+    assert gradcheck(with_backward(in_blocks, lambda grad, x: grad * x.sin()), normal(5, 3)).verdict is Verdict.FAIL

@@ -56,7 +56,8 @@ def judge_subgradients(context: JudgingContext, parts: Parts, seed: int) -> tupl
     Returns the verdicts, and the directions in which rows are wrong. Costs nothing if no output has several inputs at a
     kink, otherwise 48 forwards, and about 80 more for each direction in which rows are suspect.
     """
-    if context.sampled.problem.order > 1 or not _is_double(context) or all(agrees(judged) for _, judged in parts):
+    coarse = not context.sampled.dtypes <= {torch.float64, torch.complex128}  # the steps need double precision
+    if context.sampled.problem.order > 1 or coarse or all(agrees(judged) for _, judged in parts):
         return parts, ()
     kinked, rows = _rows_at_kinks(context, parts)
     if not len(rows):
@@ -204,11 +205,6 @@ def _rows_at_kinks(context: JudgingContext, parts: Parts) -> tuple[Tensor, Tenso
     if any_set(several):
         several &= (kinked | (code == Code.MATCH) | ~present).all(dim=0)
     return kinked, several.nonzero().squeeze(1)[:_ROWS]
-
-
-def _is_double(context: JudgingContext) -> bool:
-    """True if all dtypes are double precision, which the steps need."""
-    return context.sampled.dtypes <= {torch.float64, torch.complex128}
 
 
 def _confirmed(near: JudgingContext, group: Sequence[_Row], generator: torch.Generator) -> Iterator[_WrongRow]:

@@ -115,6 +115,8 @@ def classify_ladder(
     reach = samples.forth.expand_as(shape.size)
     steepest = _steepest(sampled, samples)
     low, high, outer = accepted_interval(left, right, smooth, size)
+    # The largest height of stairs from computing the forward, or parts of it, in a lower precision.
+    highest = (_FLOAT32_STAIR * sampled.value.abs()).clamp(min=CLEARLY_ABOVE * sampled.rounding_size())
     estimate = Estimate(
         value=torch.where(edge, inside.value, torch.where(kink, (low + high) / 2, smooth.value)),
         bar=torch.where(edge, inside.bar, torch.where(kink & outer, torch.maximum(left.bar, right.bar), smooth.bar)),
@@ -130,7 +132,7 @@ def classify_ladder(
         close_kink=shape.rough.any(dim=1) & (at_last_flagged(shape.rough, reach) < COARSE * samples.forth[:, 0]),
         constant=is_unchanged(sampled, samples).all(dim=1),
         hidden_by_cancellation=_cancelled(sampled, samples, steepest),
-        high_stair=constant_tail(sampled, samples).any(dim=1) & (height > _highest(sampled)),
+        high_stair=constant_tail(sampled, samples).any(dim=1) & (height > highest),
         stair_height=height,
         range_at_larger_steps=_range_of_larger_steps(samples, difference),
         unsteady=shape.rough.any(dim=1) | (scatter[:, 0] > noise.level),
@@ -138,11 +140,6 @@ def classify_ladder(
         rounding_jump=rounding_jump(sampled, samples, measured, estimate),
         undefined=~torch.isfinite(sampled.value).expand_as(edge) & ~torch.isfinite(estimate.value),
     )
-
-
-def _highest(sampled: Sampler) -> Tensor:
-    """Return the largest height of stairs from computing the forward, or parts of it, in a lower precision; (m,)."""
-    return (_FLOAT32_STAIR * sampled.value.abs()).clamp(min=CLEARLY_ABOVE * sampled.rounding_size())
 
 
 def _raised(samples: Samples, unsteady: Tensor, level: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ import math
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -17,7 +18,6 @@ from torch import Tensor
 from gradverify.core.forward.sampler import Mode, Sampler, difference_in_units, outputs_at
 from gradverify.core.model.coordinates import coordinates_in, real_view
 from gradverify.core.model.generators import random_magnitudes_from
-from gradverify.core.model.limits import HELD
 from gradverify.core.model.magnitudes import any_set, identical
 from gradverify.core.model.problem import call
 from gradverify.errors import EvaluationError
@@ -27,7 +27,6 @@ MAX_ROUNDING = 8.0  # unit roundoffs by which vectorised and scalar kernels may 
 # Raised by functions that refuse inputs of another shape.
 SHAPE_ERRORS = (RuntimeError, ValueError, TypeError, IndexError)
 _BESIDE = "beside the point"
-_FACTORS = (1.0, 2.0)  # of the two test points
 
 
 class NotStackableError(Exception):
@@ -80,18 +79,16 @@ def stack_batch(sampled: Sampler, points: Tensor, most: float) -> Tensor | None:
         if any_set(is_moved[:, _others(matching)]):
             raise NotStackableError
         candidates.append(tuple(is_moved.any(dim=0).tolist()))
-    differences, tested = sampled.vectorisation.differences, sampled.vectorisation.tested
+    differences = sampled.vectorisation.differences
     for copied in dict.fromkeys(candidates):
         if differences.get(copied, 0.0) > most:
             continue
-        if tested.get(copied, 0) < len(points):  # a forward may do something else with more rows, as drop the last
-            most_held = HELD // max(1, points.shape[1] + len(sampled.value))
-            tested[copied] = max(len(points), min(4 << len(points).bit_length(), most_held))  # for later calls too
-            units = max(_stacking_error(sampled, tested[copied], copied), differences.get(copied, 0.0))
+        if copied not in differences:
+            units = _stacking_error(sampled, len(points), copied)
             differences[copied] = units if units <= MAX_ROUNDING else math.inf
             sampled.vectorisation.calls += 2  # the test has compared all rows of two calls
         if differences[copied] <= most:
-            return _call_stacked(sampled, stacked(sampled, points), copied)
+            return _between_known_rows(sampled, points, copied, most)
     if any(differences[copied] < math.inf for copied in candidates):
         raise NotStackableError
     return None
@@ -145,23 +142,43 @@ def _others(matching: Sequence[bool]) -> list[int]:
     return [number for number, matches in enumerate(matching) if not matches]
 
 
-def _stacking_error(sampled: Sampler, count: int, copied: Sequence[bool]) -> float:
+def _between_known_rows(sampled: Sampler, points: Tensor, copied: tuple[bool, ...], most: float) -> Tensor | None:
+    """Return the outputs at points (N, n) stacked between the two test points, (N, m), as `stack_batch` does.
+
+    With other rows a forward may do something else: drop those beyond a capacity, or branch on all of them.
+    """
+    test_points, outputs = sampled.vectorisation.known[copied]
+    rows = torch.cat([test_points[:1], points, test_points[1:]])
+    found = _call_stacked(sampled, stacked(sampled, rows), copied)
+    if found is None:
+        return None
+    expected = outputs if sampled.selected is None else outputs[:, sampled.selected]
+    difference = difference_in_units(sampled, found[[0, -1]], expected)
+    if difference > MAX_ROUNDING:
+        return None
+    sampled.vectorisation.differences[copied] = max(difference, sampled.vectorisation.differences[copied])
+    if difference > most:
+        raise NotStackableError
+    return found[1:-1]
+
+
+def _stacking_error(sampled: Sampler, count: int, copied: tuple[bool, ...]) -> float:
     """Return by how many unit roundoffs stacked copies of two test points differ from single calls, at most.
 
     The test points are not the sampler's point, at which a term that depends on the position in the batch may vanish.
-    Their stacked inputs differ by a factor of 2, so that a maximum or minimum over the whole batch shows. Two copies
-    are tested before `count` copies: if rows interact in pairs, the cost grows with the square of their number.
+    Their stacked inputs differ by factors of about 2, so that a maximum or minimum over the whole batch shows, and a
+    ratio. Two copies are tested before `count` copies: if rows interact in pairs, the cost grows with the square.
     """
-    size = sampled.point.abs().nan_to_num(0.0, 0.0, 0.0)
-    typical = size.mean()
-    near = sampled.point + random_magnitudes_from(2.0**-8 * (size + torch.where(typical > 0, typical, 1.0)), len(size))
-    test_points = near * _factors(sampled, copied)
-    single_outputs = torch.stack([outputs_at(sampled, test_point.clone()) for test_point in test_points])
+    test_points = _test_points(sampled, count, copied)
+    every = replace(sampled, selected=None)
+    known = torch.stack([outputs_at(every, test_point.clone()) for test_point in test_points])
+    sampled.vectorisation.known[copied] = test_points, known
+    single_outputs = known if sampled.selected is None else known[:, sampled.selected]
     if identical(single_outputs[0], single_outputs[1]):  # equal outputs cannot show an influence between copies
         return math.inf
     difference = 0.0
-    for copy_count in (len(_FACTORS), count):
-        places = torch.arange(copy_count, device=near.device) % len(_FACTORS)
+    for copy_count in (2, count):
+        places = torch.arange(copy_count, device=test_points.device) % 2
         places[-1] = 1  # not a palindrome, so that a reversal of the batch shows
         stacked_outputs = _call_stacked(sampled, stacked(sampled, test_points[places]), copied)
         difference = (
@@ -174,16 +191,18 @@ def _stacking_error(sampled: Sampler, count: int, copied: Sequence[bool]) -> flo
     return difference
 
 
-def _factors(sampled: Sampler, copied: Sequence[bool]) -> Tensor:
-    """Return the factors of the two test points: 1 for inputs that are not copied; (factors, 1 or n)."""
-    factors = sampled.point.new_tensor(_FACTORS).unsqueeze(1)
-    if all(copied):
-        return factors
+def _test_points(sampled: Sampler, count: int, copied: Sequence[bool]) -> Tensor:
+    """Return a point near the sampler's and about twice one on its other side; only `copied` inputs move; (2, n)."""
+    size = sampled.point.abs().nan_to_num(0.0, 0.0, 0.0)
+    typical = size.mean()
+    aside = random_magnitudes_from(2.0**-8 * (size + torch.where(typical > 0, typical, 1.0)), count)
+    factors = 2.0 + random_magnitudes_from(torch.full_like(aside, 0.25), 1)  # unlike, so that ratios differ
     sizes = [coordinates_in(primal.tensor) for primal in sampled.problem.primals]
     is_copied = sampled.point.new_tensor(copied, dtype=torch.bool).repeat_interleave(
         sampled.point.new_tensor(sizes, dtype=torch.long)
     )
-    return torch.where(is_copied, factors, 1.0)
+    test_points = torch.stack([sampled.point + aside, (sampled.point - aside) * factors])
+    return torch.where(is_copied, test_points, sampled.point)
 
 
 def _call_stacked(sampled: Sampler, copies: Sequence[Tensor], copied: Sequence[bool]) -> Tensor | None:

@@ -42,7 +42,7 @@ class VectorisationState:
     # Largest difference from single calls in unit roundoffs, for each way and for each choice of stacked primals;
     # infinite if it was more than rounding.
     differences: dict[str | tuple[bool, ...], float] = field(default_factory=dict)
-    tested: dict[tuple[bool, ...], int] = field(default_factory=dict)  # copies in the largest stack compared with them
+    known: dict[tuple[bool, ...], tuple[Tensor, Tensor]] = field(default_factory=dict)  # two points, and their outputs
 
     @property
     def largest_difference(self) -> float:

@@ -158,7 +158,8 @@ def vjp_problem(problem: Problem, tape: Tape, seed: int) -> Problem:
 
     def function(*tensors: Tensor) -> dict[str, Tensor]:
         differentiable = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
-        points = [_leaf(tensor) for tensor in tensors[:primal_count]]
+        primals = tensors[:primal_count]
+        points = [tensor if tensor.requires_grad else tensor.detach().requires_grad_() for tensor in primals]
         with torch.enable_grad():
             found = {output.name: output.tensor for output in call_on_leaves(problem, points, tape.passing)}
         outputs = [found[name] for name in names]
@@ -197,10 +198,6 @@ def _cotangents(tape: Tape, seed: int) -> tuple[Primal, ...]:
 
 def _wide(dtype: torch.dtype) -> torch.dtype:
     return torch.complex128 if dtype.is_complex else torch.float64
-
-
-def _leaf(tensor: Tensor) -> Tensor:
-    return tensor if tensor.requires_grad else tensor.detach().requires_grad_()
 
 
 def _accumulated(
