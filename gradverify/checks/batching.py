@@ -97,7 +97,8 @@ def _compared(subject: Subject, dimensions: Dimensions) -> Iterator[Finding]:
     """Compare vmap over some inputs with a loop; raises EvaluationError if vmap fails outside of their rules."""
     pairs = [(primal.name, d) for primal, d in zip(subject.primals, dimensions, strict=True) if d is not None]
     names = ", ".join(f"{name}{' in the last dimension' if d else ''}" for name, d in pairs)
-    entries = _ENTRIES
+    # Where only some inputs are in reverse order, numbers meet that do not belong together.
+    entries = _ENTRIES if None not in dimensions else (_ENTRIES[0], _ENTRIES[2])
     try:
         loop = _loop(subject, dimensions, entries)
     except EvaluationError:  # the reversed numbers may be outside of the domain

@@ -20,6 +20,9 @@ _COMPUTED = frozenset(
         "import_module",
         "load_module",
         "load_source",
+        "locate",
+        "meta_path",
+        "resolve_name",
         "run_module",
         "run_path",
         "spec_from_file_location",
@@ -28,7 +31,9 @@ _COMPUTED = frozenset(
 )
 _BY_NAME = frozenset(("__import__", "import_module"))  # the first argument is the name of a module
 # Names that appear where compiled code is built or loaded.
-_NATIVE = frozenset(("CDLL", "PyDLL", "cdll", "cpp_extension", "load_library", "pyximport"))
+_NATIVE = frozenset(
+    ("CDLL", "PyDLL", "RawKernel", "RawModule", "cdll", "cpp_extension", "dlopen", "load_library", "pyximport")
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

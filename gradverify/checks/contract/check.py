@@ -26,7 +26,7 @@ NAME = "contract"
 # Codes that compare two gradients, which is meaningless if backward is not deterministic (GV407).
 _COMPARED = (
     *("GV301", "GV303", "GV304", "GV305", "GV307", "GV308"),
-    *("GV403", "GV404", "GV405", "GV408", "GV411", "GV505"),
+    *("GV403", "GV404", "GV405", "GV408", "GV411", "GV506"),
 )
 _NOTHING_ELSE = "nothing else was asked: the forward is random, and its graph cannot be asked twice"
 # Code -> codes of its consequences, which are not reported beside it.

@@ -74,6 +74,11 @@ def graph_at_scaled_inputs(subject: Subject, numbers: Sequence[int]) -> Tape:
         return graph_at(subject, points)
 
 
+def graph_near(subject: Subject, steps: int) -> Tape:
+    """Return a graph with all primals scaled by 1 + so many steps; raises EvaluationError."""
+    return graph_at(subject, [fresh(primal.tensor) * (1.0 + steps * _step(subject)) for primal in subject.primals])
+
+
 def gradients_with_graph(subject: Subject, tape: Tape) -> Coordinates:
     """Return B(g) as backward computes it with create_graph; raises EvaluationError."""
     with torch.enable_grad():

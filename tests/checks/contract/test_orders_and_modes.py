@@ -1,4 +1,4 @@
-"""GV501–GV505 and GV601: second order, forward mode, vmap and precision."""
+"""GV501–GV504, GV506 and GV601: second order, forward mode, vmap and precision."""
 
 from __future__ import annotations
 
@@ -353,7 +353,7 @@ def test_backward_that_answers_differently_with_create_graph_fails(factor: float
     def backward(ctx: Any, x: Tensor, g: Tensor) -> Tensor:
         return g * x.cos() * (factor if torch.is_grad_enabled() else 1.0)
 
-    assert failing(contract(sine(backward), X)) == ({"GV505"} if factor > 1 else set())
+    assert failing(contract(sine(backward), X)) == ({"GV506"} if factor > 1 else set())
 
 
 @pytest.mark.parametrize("right", [True, False])
@@ -444,3 +444,76 @@ def test_a_batching_rule_sees_unlike_entries_and_unlike_dimensions(
 
 def _first(tensor: Tensor, dimension: int | None) -> Tensor:
     return tensor if dimension is None else tensor.movedim(dimension, 0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_gradient_that_cancels_may_be_rounded_otherwise_with_create_graph(dtype: torch.dtype) -> None:
+    """The gradient by a bias in front of a normalisation is zero, and its sum is rounding."""
+
+    class Normalised(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor, w: Tensor, b: Tensor) -> Tensor:
+            ctx.save_for_backward(x, w, b)
+            z = x @ w + b
+            return (z - z.mean(0)) * (z.var(0, unbiased=False) + 1e-5).rsqrt()
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            x, w, b = ctx.saved_tensors
+            z = x @ w + b
+            scale = (z.var(0, unbiased=False) + 1e-5).rsqrt()
+            y = (z - z.mean(0)) * scale
+            by_z = scale * (g - g.mean(0) - y * (g * y).mean(0))
+            return by_z @ w.T, x.T @ by_z, by_z.sum(0) if torch.is_grad_enabled() else torch.zeros_like(b)
+
+    shapes, generator = ((16, 5), (5, 4), (4,)), torch.Generator().manual_seed(0)
+    inputs = [(torch.randn(*shape, generator=generator) * 0.1).to(dtype).requires_grad_() for shape in shapes]
+    assert failing(contract(Normalised.apply, *inputs)) == set()
+
+
+def test_an_infinite_slope_of_another_input_is_no_mistake_of_jvp() -> None:
+    class Power(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor, y: Tensor) -> Tensor:
+            o = x**y
+            ctx.save_for_backward(x, y, o)
+            ctx.save_for_forward(x, y, o)
+            return o
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor]:
+            x, y, o = ctx.saved_tensors
+            return g * y * x ** (y - 1), g * torch.where(o == 0, 0.0, o * x.log())
+
+        @staticmethod
+        def jvp(ctx: Any, a: Tensor, b: Tensor) -> Tensor:
+            x, y, o = ctx.saved_tensors
+            return a * y * x ** (y - 1) + torch.where(o == 0, 0.0, b * o * x.log())
+
+    assert contract(Power.apply, double([0.0, 0.5, 2.0]), double([0.5, 0.5, 1.5]), check="forward_ad").findings == ()
+
+
+def test_a_batch_of_one_input_alone_keeps_its_numbers_with_those_of_the_others() -> None:
+    """The columns of x are in other units, and so are the rows of w: x @ w is about 1."""
+
+    class Waves(Function):
+        generate_vmap_rule = True
+
+        @staticmethod
+        def forward(x: Tensor, w: Tensor) -> Tensor:
+            return (x @ w).sin()
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+            ctx.save_for_backward(*inputs)
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor]:
+            x, w = ctx.saved_tensors
+            slope = g * (x @ w).cos()
+            return slope @ w.mT, x.mT @ slope
+
+    generator = torch.Generator().manual_seed(0)
+    units = torch.tensor([1e4] * 4 + [1.0] * 4)
+    x, w = torch.randn(6, 8, generator=generator) * units, torch.randn(8, 5, generator=generator) / units.unsqueeze(1)
+    assert contract(Waves.apply, x.requires_grad_(), w.requires_grad_(), check="batching").verdict is Verdict.PASS
