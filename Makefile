@@ -17,9 +17,8 @@ test: $(READY)
 
 check: format-check lint types test-all
 
-# One process more than there are cores: many tests wait for processes that they start.
 test-all: $(READY)
-	$(BIN)/python $(PYTEST) --numprocesses $$($(BIN)/python -c 'import os; print((os.cpu_count() or 1) + 1)')
+	$(BIN)/python $(PYTEST)
 
 format-check: $(READY)
 	$(BIN)/ruff format --check .

@@ -52,7 +52,7 @@ def stacked_with_point(sampled: Sampler, points: Tensor, first: Tensor) -> Tenso
     if found is None or found.shape != (points.shape[0], sampled.value.numel()):
         return None
     difference = difference_in_units(sampled, found[-1], sampled.value)
-    rounding = MAX_ROUNDING * sampled.unit * torch.maximum(first.abs(), sampled.value.abs())
+    rounding = MAX_ROUNDING * sampled.unit * torch.maximum(first.abs().nan_to_num(0.0).amax(), sampled.size)
     if difference > MAX_ROUNDING or any_set((found[0] - first).abs() > rounding):
         return None
     if difference > 0.0:
@@ -170,8 +170,8 @@ def _stacking_error(sampled: Sampler, count: int, copied: tuple[bool, ...]) -> f
     ratio. Two copies are tested before `count` copies: if rows interact in pairs, the cost grows with the square.
     """
     test_points = _test_points(sampled, count, copied)
-    every = replace(sampled, selected=None)
-    known = torch.stack([outputs_at(every, test_point.clone()) for test_point in test_points])
+    every, outputs = replace(sampled, selected=None), max(block.stop for block in sampled.outputs)
+    known = torch.stack([outputs_at(every, each.clone(), each.new_empty(outputs)) for each in test_points])
     sampled.vectorisation.known[copied] = test_points, known
     single_outputs = known if sampled.selected is None else known[:, sampled.selected]
     if identical(single_outputs[0], single_outputs[1]):  # equal outputs cannot show an influence between copies

@@ -46,7 +46,6 @@ from gradverify.core.model.magnitudes import any_set
 from gradverify.core.strategy.columnwise import claims_match_vjps, compare_claims, compare_column_groups
 from gradverify.core.strategy.elementwise_sampling import (
     EntrywiseSamples,
-    forecast_error,
     sample_elementwise,
     sample_elementwise_again,
 )
@@ -142,10 +141,8 @@ def _screened(function: _Elementwise, samples: EntrywiseSamples, suspicious: Ten
     series, relative_noise = richardson.polynomial_through(samples.samples), size.new_full((), function.noise)
     noise = function.sampled.value.abs().mul_(relative_noise)
     error = richardson.error_of_samples(series, noise, relative_noise, samples.step, size)
-    estimate, deviation = (
-        richardson.slope_of(series, samples.step, error),
-        forecast_error(samples, series).div_(error),
-    )
+    estimate = richardson.slope_of(series, samples.step, error)
+    deviation = richardson.forecast(series, samples.places).sub_(samples.last).abs_().div_(error)
     found = None if suspicious is not None else _all_matching(function, estimate, deviation, size)
     if found is not None:
         return found

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.estimate import richardson
-from gradverify.core.estimate.richardson import PLACES, StencilPolynomial
+from gradverify.core.estimate.richardson import PLACES
 from gradverify.core.forward.batch_stacking import stacked_with_point
 from gradverify.core.forward.length_scales import LengthScales
 from gradverify.core.forward.sampler import Sampler, moved
@@ -134,11 +134,6 @@ def _sampled_at_once(
     return True
 
 
-def forecast_error(samples: EntrywiseSamples, series: StencilPolynomial) -> Tensor:
-    """Return the error of the polynomials in predicting the last samples; (M, n)."""
-    return richardson.forecast(series, samples.places).sub_(samples.last).abs_()
-
-
 def _may_be_elementwise(sampled: Sampler) -> bool:
     """True if the output and all inputs have one shape, and the inputs are float64, so that steps are not rounded."""
     primals = [primal.tensor for primal in sampled.problem.primals]
@@ -164,8 +159,10 @@ def _halves_are_independent(
         _displace(sampled, places, (low, high), step, point)
         moved(sampled, point.detach(), differences)
         allowed = (differences == 0).logical_or_(places > 0 if high is None else places < 0)
-        if not all_set(allowed) and not all_set(allowed.logical_or_(_are_undefined(differences, sampled.value))):
-            return False
+        if not all_set(allowed):  # NaN where the output was not finite at the point either
+            undefined = differences.isnan().logical_and_(sampled.value.isfinite().logical_not_())
+            if not all_set(allowed.logical_or_(undefined)):
+                return False
     first.add_(second)  # of the two, one is zero
     return True
 
@@ -177,8 +174,3 @@ def _displace(
     of_all_inputs = places.expand(len(sampled.inputs), -1).flatten()  # a copy only where inputs are several
     for part in portions(point):
         torch.mul(of_all_inputs[part], step[part], out=point[part]).clamp_(*between).add_(sampled.point[part])
-
-
-def _are_undefined(difference: Tensor, value: Tensor) -> Tensor:
-    """Mask of outputs whose difference from f(x) is NaN and that were not finite at x either."""
-    return difference.isnan().logical_and_(value.isfinite().logical_not_())
