@@ -35,6 +35,7 @@ Dimensions = tuple[int | None, ...]  # for every input the dimension that is bat
 
 # The entries of a batch: the point, its numbers in reverse order, and a multiple of it.
 _ENTRIES: tuple[Relay, ...] = (lambda x: x, lambda x: x.flip(tuple(range(x.dim()))), lambda x: x * (1 - 2.0**-6))
+_IN_ORDER = (_ENTRIES[0], _ENTRIES[2])
 
 
 def run(problem: Problem, settings: Settings) -> CheckResult:
@@ -98,15 +99,13 @@ def _compared(subject: Subject, dimensions: Dimensions) -> Iterator[Finding]:
     pairs = [(primal.name, d) for primal, d in zip(subject.primals, dimensions, strict=True) if d is not None]
     names = ", ".join(f"{name}{' in the last dimension' if d else ''}" for name, d in pairs)
     # Where only some inputs are in reverse order, numbers meet that do not belong together.
-    entries = _ENTRIES if None not in dimensions else (_ENTRIES[0], _ENTRIES[2])
-    try:
+    entries = _IN_ORDER if None in dimensions else _ENTRIES
+    loop = _loop(subject, dimensions, entries)
+    if loop is None and entries is not _IN_ORDER:
+        entries = _IN_ORDER
         loop = _loop(subject, dimensions, entries)
-    except EvaluationError:  # the reversed numbers may be outside of the domain
-        entries = (_ENTRIES[0], _ENTRIES[2])
-        try:
-            loop = _loop(subject, dimensions, entries)
-        except EvaluationError:
-            return
+    if loop is None:
+        return
     try:
         batch = _batch(subject, dimensions, entries, loop)
     except EvaluationError as error:
@@ -130,9 +129,13 @@ class _Result:
     grads: Coordinates
 
 
-def _loop(subject: Subject, dimensions: Dimensions, entries: Sequence[Relay]) -> _Result:
-    tapes = [graph_at(subject, _points(subject, dimensions, entry)) for entry in entries]
-    answers = [gradients_of(subject, tape, subject.cotangents) for tape in tapes]
+def _loop(subject: Subject, dimensions: Dimensions, entries: Sequence[Relay]) -> _Result | None:
+    """Return what the entries give one by one, None if one raises: it may be outside of the domain."""
+    try:
+        tapes = [graph_at(subject, _points(subject, dimensions, entry)) for entry in entries]
+        answers = [gradients_of(subject, tape, subject.cotangents) for tape in tapes]
+    except EvaluationError:
+        return None
     grads = [torch.stack(column) for column in zip(*answers, strict=True)]
     return _Result(
         outputs=tuple(torch.cat(column) for column in zip(*map(outputs_of, tapes), strict=True)),
