@@ -66,6 +66,18 @@ def _no_height(sampled: Any, samples: Any, *replacements: Any) -> Any:
     return torch.zeros_like(samples.plus[:, 0])
 
 
+def _no_claim_agrees(samples: Any, claimed: Any, height: Any) -> Any:
+    return torch.zeros_like(claimed, dtype=torch.bool)
+
+
+def _no_step_agrees(sampled: Any, samples: Any, claimed: Any) -> Any:
+    return torch.zeros_like(claimed, dtype=torch.bool)
+
+
+def _no_slight_kink(sampled: Any, samples: Any, level: Any, smooth: Any, *sides: Any) -> Any:
+    return torch.zeros_like(smooth.value, dtype=torch.bool)
+
+
 def _no_claim_undecided(context: Any, samples: Any, claimed: Any, scatter: Any) -> Any:
     return torch.zeros_like(claimed, dtype=torch.bool)
 
@@ -89,6 +101,10 @@ def _excuse(function: Function) -> Mechanism:
     )
 
 
+def _part(name: str, home: str, function: str, off: Function) -> Mechanism:
+    return Mechanism(name=name, group=Group.EXCUSE, module=f"excuses.{home}", function=function, replacement=off)
+
+
 def _noise(name: str, home: str, function: str, off: Function) -> Mechanism:
     return Mechanism(name=name, group=Group.NOISE, module=home, function=function, replacement=off)
 
@@ -105,6 +121,11 @@ _SCREENED = screen.screened  # kept, since `_all_in_doubt` replaces it
 
 MECHANISMS: tuple[Mechanism, ...] = (
     *map(_excuse, EXCUSES),
+    _part("last digits", "backward_rounding", "_up_to_last_digits", _argument(1)),
+    _part("low precision", "backward_rounding", "_up_to_low_precision", _argument(1)),
+    _part("scatter of backward", "backward_rounding", "_up_to_scatter", _argument(1)),
+    _part("constant stairs", "stairs", "_agrees_up_to_stairs", _no_claim_agrees),
+    _part("sloping stairs", "stairs", "_agrees_with_larger_steps", _no_step_agrees),
     _noise("differences of samples", "forward.noise", "noise_in", lambda samples: torch.zeros_like(samples[0])),
     _noise("pooled", "forward.noise", "pooled", _argument(1)),
     _noise("rounding of outputs", "forward.noise", "rounding_of", _nothing_like(1)),
@@ -129,6 +150,7 @@ MECHANISMS: tuple[Mechanism, ...] = (
     _other("propagated nan", "decide.columns", "_with_propagated_nan", _argument(2)),
     _other("finer steps", "decide.ladder", "_by_finer_steps", _argument(3)),
     _other("constant between jumps", "decide.ladder", "_on_level_ground", _argument(3)),
+    _other("slight kink", "estimate.nonsmooth", "_is_slight_kink", _no_slight_kink),
     _other("rows at a tie", "decide.subgradients", "_suspects", lambda near, kinked, generator: iter(())),
 )  # fmt: skip
 

@@ -21,13 +21,15 @@ pytestmark = pytest.mark.slow  # the zoo once for each mechanism
 EXCUSES = [mechanism for mechanism in MECHANISMS if mechanism.group is Group.EXCUSE]
 PROPAGATED = next(mechanism for mechanism in MECHANISMS if mechanism.name == "propagated nan")
 DECIDED = {  # mechanism: a row of the zoo that is worse without it
-    "digits": "loss of a sure prediction, logit 30",
-    "low_precision": "bfloat16 branch that rounding decides",
-    "flights": "rounded to fiftieths",
-    "slight": "exponential with a slight kink at the point",
+    "backward_rounding": "loss of a sure prediction, logit 30",
+    "last digits": "loss of a sure prediction, logit 30",
+    "low precision": "bfloat16 branch that rounding decides",
+    "scatter of backward": "backward that cancels",
+    "stairs": "rounded to fiftieths",
+    "constant stairs": "rounded to fiftieths",
+    "sloping stairs": "logit of a saturated sigmoid, order 2",
     "oblique": "sort of six equals",
-    "scatter": "backward that cancels",
-    "average": "logit of a saturated sigmoid, order 2",
+    "slight kink": "exponential with a slight kink at the point",
     "differences of samples": "cancelling (1 - cos x)/x², order 2",
     "rounding jump": "gelu far out",
     "constant stretch": "constant by cancellation",
@@ -95,11 +97,11 @@ def test_a_row_that_needs_an_excuse_is_worse_without_it() -> None:
 
 
 def test_an_unknown_mechanism_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("sys.argv", ["ablation", "digit"])
+    monkeypatch.setattr("sys.argv", ["ablation", "digits"])
     with pytest.raises(SystemExit) as ended, warnings.catch_warnings():
         ablation.main()
     assert ended.value.code == 2
-    assert "no mechanism or group is called digit; there are digits, low_precision, " in capsys.readouterr().err
+    assert "no mechanism or group is called digits; there are backward_rounding, oblique, " in capsys.readouterr().err
 
 
 def test_every_mechanism_is_known_to_decide_or_to_change_a_row() -> None:

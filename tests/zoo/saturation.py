@@ -151,6 +151,15 @@ SATURATED: tuple[Specimen, ...] = (
 
 WRONG_SATURATED: tuple[Wrong, ...] = (
     wrong(
+        "exp far down, off by 1e-6",
+        with_backward(torch.exp, lambda g, x: g * x.exp() * (1 + 1e-6)),
+        "x",
+        (0,),
+        (0,),
+        _S,
+        x=at([-300.0]),
+    ),
+    wrong(
         "sure prediction, off by 1e-6",
         with_backward(_loss, lambda g, x: -g * (-x).sigmoid() * (1 + 1e-6)),
         "x",

@@ -19,7 +19,7 @@ from gradverify.core.decide.compare import NEGLIGIBLE
 from gradverify.core.decide.context import JudgingContext, focused
 from gradverify.core.decide.verdict import Code, Judged, Parts, Reason, agrees, decide
 from gradverify.core.estimate.column_groups import disjoint_rows, spread_to_entries
-from gradverify.core.estimate.directional import DISTANCE, STEP, directional_derivatives_at, spread_evenly
+from gradverify.core.estimate.directional import ASIDE, DISTANCE, STEP, at_ranks, directional_derivatives_at
 from gradverify.core.estimate.samples import BAR_FACTOR
 from gradverify.core.forward.length_scales import own_or_shared
 from gradverify.core.forward.sampler import output_indices, outputs_near
@@ -32,7 +32,6 @@ _ALL = 1  # index of the direction of all coordinates
 _SAME_DERIVATIVE = 1e-4  # of the sum of the terms: derivatives of pieces that differ by less are the same
 _CLEARLY_WRONG = 30.0  # times the tolerated difference between pieces: a claim off by more belongs to no piece
 ABOVE_NOISE = 8.0  # times the noise: least significant difference
-ASIDE = 2.0**-3  # relative distance of points from the line that they are near to
 _GROUPS = 4  # groups of rows without a common input that are examined
 _CONFIRMATIONS = 4  # points on each side of each line through the point at which a wrong row is confirmed
 _RANKS = 256  # ranks among the other inputs that the inputs of a row are put at
@@ -229,7 +228,9 @@ def _confirmed(near: JudgingContext, group: Sequence[_Row], generator: torch.Gen
     displacements += [DISTANCE * random_magnitudes(length, generator) for _ in range(2 * _CONFIRMATIONS)]
     sampled = focused(near, torch.tensor([row.index for row in group], device=length.device)).sampled
     one_sided = [(outputs_near(sampled, sign * STEP * direction) - sampled.value) / (sign * STEP) for sign in (1, -1)]
-    displacements += [DISTANCE * length * place for place in _at_ranks(near, group, generator)]
+    # If many inputs are tied, as for a quantile, most pieces depend on other inputs than those of the group.
+    in_group = equal > 0
+    displacements += [DISTANCE * length * place for place in at_ranks(in_group, ~in_group, _RANKS, generator)]
     found = torch.cat(
         [directional_derivatives_at(sampled, displacements, [direction]).squeeze(1), torch.stack(one_sided)]
     )
@@ -243,21 +244,6 @@ def _confirmed(near: JudgingContext, group: Sequence[_Row], generator: torch.Gen
         constant = float(derivatives.max() - derivatives.min()) <= tolerance
         if constant and abs(claimed_rise - rise) > _CLEARLY_WRONG * tolerance:
             yield _WrongRow(row=row, rise=rise, claimed=claimed_rise, unsure=tolerance)
-
-
-def _at_ranks(near: JudgingContext, group: Sequence[_Row], generator: torch.Generator) -> Iterator[Tensor]:
-    """Yield displacements, in length scales, that put the inputs of each row at the same rank among all others; (n,).
-
-    If many inputs are tied, as for a quantile, most pieces depend on other inputs than these.
-    """
-    in_group = torch.zeros_like(near.sampled.point, dtype=torch.bool)
-    for row in group:
-        in_group[row.inputs] = True
-    count = int((~in_group).sum())
-    spread = spread_evenly(~in_group, generator)
-    for rank in torch.linspace(0, count, min(count + 1, _RANKS)).round().tolist():
-        offset = ASIDE * random_magnitudes(torch.ones_like(spread), generator)
-        yield torch.where(in_group, (2.0 * (rank - 0.5) + offset) / max(1, count) - 1.0, spread)
 
 
 def _with_wrong_rows(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -14,6 +14,7 @@ from gradverify.core.estimate.samples import BAR_FACTOR, NOISE_FACTOR, Estimate
 from gradverify.core.forward.batching import evaluate
 from gradverify.core.forward.noise import Noise
 from gradverify.core.forward.sampler import Sampler, outputs_near
+from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.limits import HELD, portions
 from gradverify.core.model.magnitudes import any_set
 
@@ -23,6 +24,7 @@ _CLOSER = (2.0**-17, 2.0**-22, 2.0**-26)  # first steps if that one is too long
 _STAIR = 2.0**-24  # relative rounding error of float32: with shorter steps all samples may round to the same number
 SUM_ROUNDING = 1e-9  # rounding error of a sum over the entries of a row, relative to its terms
 DISTANCE = 2.0**-18  # of nearby points from the point, relative to the length scale
+ASIDE = 2.0**-3  # relative distance of nearby points from the line or the rank that they are put at
 STEP = 2.0**-27  # of the differences at nearby points, short enough to stay inside one smooth piece
 
 
@@ -94,12 +96,15 @@ def directional_derivatives_at(
     return torch.cat(derivatives)
 
 
-def spread_evenly(chosen: Tensor, generator: Generator) -> Tensor:
-    """Return evenly spaced numbers from -1 to 1 for the coordinates `chosen` (n,), in random order; -1 for the others.
+def at_ranks(placed: Tensor, others: Tensor, ranks: int, generator: Generator) -> Iterator[Tensor]:
+    """Yield displacements that put the coordinates `placed` at up to `ranks` + 1 ranks among the `others`; each (n,).
 
-    Number k of `count` is 2 k / count - 1.
+    The others, a mask (n,) as `placed`, are spread from -1 to 1 in random order, and the rest is at -1. The placed ones
+    become the smallest of all, then the second smallest, and so on, a little apart from each other.
     """
-    count = int(chosen.sum())
-    positions = torch.zeros(chosen.shape, dtype=torch.float64, device=chosen.device)
-    positions[chosen] = torch.randperm(count, generator=generator).to(positions)
-    return 2.0 * positions / max(1, count) - 1.0
+    count = int(others.sum())
+    order = torch.zeros(others.shape, dtype=torch.float64, device=others.device)
+    order[others] = torch.randperm(count, generator=generator).to(order)
+    for rank in torch.linspace(0, count, min(count + 1, ranks + 1)).round().tolist():
+        between = rank - 0.5 + ASIDE / 2 * random_magnitudes(torch.ones_like(order), generator)
+        yield 2.0 * torch.where(placed, between, order) / max(1, count) - 1.0

@@ -12,11 +12,13 @@ import torch
 from torch import Tensor
 
 from gradverify.core.estimate.samples import (
+    BAR_FACTOR,
     NOISE_FACTOR,
     Estimate,
     Samples,
     central_differences,
     difference_noise,
+    every_second_step,
     finite_to_finest,
     input_rounding_noise,
     is_unchanged,
@@ -45,8 +47,8 @@ from gradverify.core.estimate.tableau import (
 )
 from gradverify.core.forward.noise import Noise
 from gradverify.core.forward.sampler import Sampler
-from gradverify.core.model.magnitudes import TINY, suffix_maximum
-from gradverify.core.tuning import CLEARLY_ABOVE, SEVERAL
+from gradverify.core.model.magnitudes import TINY, any_set, suffix_maximum
+from gradverify.core.tuning import CLEARLY_ABOVE, SEVERAL, SMALL_PART
 
 _RESOLVED = 1e-5  # relative to the bend: with a smaller bar, the derivative shows on which side the point lies
 _LAST_HALVING = 2.0 ** (1 - HALVINGS)  # of the steps that are halved, relative to the first
@@ -55,6 +57,7 @@ _MOST = 2.0**-10  # relative to the inputs: largest unit of rounding times growt
 _GROWN = 2.0**7  # largest growth of the inputs inside an output that is a difference of equal numbers
 _MIDDLE = (2.0**-15, 2.0**-5)  # of the first step: neither as long as the input's scale nor within one stair
 _FLOAT32_STAIR = 2.0**-20  # relative to the output: higher stairs are not those of float32
+_SLIGHT = 1e-3  # of the larger slope: greatest gap between the slopes of a kink that curvature hides
 _SETTLED = 0.05  # relative to the bend: with smaller bars, two one-sided derivatives make a kink
 
 
@@ -115,6 +118,12 @@ def classify_ladder(
     reach = samples.forth.expand_as(shape.size)
     steepest = _steepest(sampled, samples)
     low, high, outer = accepted_interval(left, right, smooth, size)
+    slight = ~(nonsmooth | edge) & _is_slight_kink(sampled, samples, measured, smooth, left, right)
+    low, high = (
+        torch.where(slight, end(left.value, right.value), each)
+        for end, each in ((torch.minimum, low), (torch.maximum, high))
+    )
+    kink |= slight
     # The largest height of stairs from computing the forward, or parts of it, in a lower precision.
     highest = (_FLOAT32_STAIR * sampled.value.abs()).clamp(min=CLEARLY_ABOVE * sampled.rounding_size())
     estimate = Estimate(
@@ -140,6 +149,32 @@ def classify_ladder(
         rounding_jump=rounding_jump(sampled, samples, measured, estimate),
         undefined=~torch.isfinite(sampled.value).expand_as(edge) & ~torch.isfinite(estimate.value),
     )
+
+
+def _is_slight_kink(
+    sampled: Sampler, samples: Samples, level: Tensor, smooth: Estimate, left: Estimate, right: Estimate
+) -> Tensor:
+    """Mask of kinks that the curvature of the function hides, (C, m).
+
+    At such a kink, of a small weight times the absolute value of an input, central differences converge to the mean of
+    the two slopes with a small bar. The one-sided slopes `left` and `right` differ by more than their bars, and by the
+    same from every second step as from the others.
+    """
+    gap, middle = right.value - left.value, (left.value + right.value) / 2
+    slack = SMALL_PART * gap.abs()
+    slight = gap.abs() <= _SLIGHT * torch.maximum(left.value.abs(), right.value.abs())
+    slight &= (gap.abs() > BAR_FACTOR * (left.bar + right.bar)) & ((smooth.value - middle).abs() <= slack)
+    if not any_set(slight):
+        return slight
+    for first in (0, 1):
+        other = every_second_step(samples, first)
+        noise = level[:, first::2]
+        left, right = sides(sampled, other, noise, torch.ones_like(noise, dtype=torch.bool))
+        again = right.value - left.value
+        slight &= (torch.minimum(gap.abs(), again.abs()) > BAR_FACTOR * (left.bar + right.bar)) & (
+            (again - gap).abs() <= slack
+        )
+    return slight
 
 
 def _raised(samples: Samples, unsteady: Tensor, level: Tensor) -> Tensor:

@@ -57,6 +57,11 @@ def of_rows(samples: Samples, rows: Tensor) -> Samples:
     return Samples(chosen=samples.chosen[rows], **{name: getattr(samples, name)[rows] for name in _BY_STEP})
 
 
+def every_second_step(samples: Samples, first: int) -> Samples:
+    """Return the samples at every second step, from the one numbered `first`, 0 or 1."""
+    return replace(samples, **{name: getattr(samples, name)[:, first::2] for name in _BY_STEP})
+
+
 def finest(samples: Samples, count: int) -> Samples:
     """Return the samples at the `count` finest steps."""
     return replace(samples, **{name: getattr(samples, name)[:, -count:] for name in _BY_STEP})

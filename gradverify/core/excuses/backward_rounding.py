@@ -46,7 +46,13 @@ class _RowGroups:
     cotangents: Tensor  # (K, all outputs) of each group: the sum of the unit vectors of its outputs
 
 
-def excuse_digits(trial: ExcuseContext, judged: Judged) -> Judged:
+def excuse_backward_rounding(trial: ExcuseContext, judged: Judged) -> Judged:
+    """Excuse errors that rounding in backward explains, of its last digits or by what its claims scatter."""
+    judged = _up_to_last_digits(trial, judged)
+    return _up_to_low_precision(trial, judged) if trial.context.sampled.backward_eps else _up_to_scatter(trial, judged)
+
+
+def _up_to_last_digits(trial: ExcuseContext, judged: Judged) -> Judged:
     """Excuse small errors of claims that are zero or a multiple of the last digit of the claims around the point."""
     claimed = trial.context.claimed[trial.chosen]
     small = (judged.code == Code.MISMATCH) & (
@@ -64,7 +70,7 @@ def excuse_digits(trial: ExcuseContext, judged: Judged) -> Judged:
     return _decided(judged, groups, small, rules, allowed=torch.where(excused, allowed, judged.allowed))
 
 
-def excuse_low_precision(trial: ExcuseContext, judged: Judged) -> Judged:
+def _up_to_low_precision(trial: ExcuseContext, judged: Judged) -> Judged:
     """Excuse claims in low precision if the same backward is right in float64.
 
     Either the error is small, or the claim lies between those in float64 at points within backward's rounding of the
@@ -72,7 +78,7 @@ def excuse_low_precision(trial: ExcuseContext, judged: Judged) -> Judged:
     do not exceed the scatter of the claims' errors at these points become undetermined, right or not.
     """
     context, wrong = trial.context, judged.code == Code.MISMATCH
-    if not context.sampled.backward_eps or not any_set(wrong):
+    if not any_set(wrong):
         return judged
     groups, claimed, numeric = _group_rows(trial, wrong), context.claimed[trial.chosen], judged.numeric
     points = [
@@ -93,7 +99,7 @@ def excuse_low_precision(trial: ExcuseContext, judged: Judged) -> Judged:
     return _decided(judged, groups, wrong, rules, allowed=allowed, bar=bar)
 
 
-def excuse_scatter(trial: ExcuseContext, judged: Judged) -> Judged:
+def _up_to_scatter(trial: ExcuseContext, judged: Judged) -> Judged:
     """Make errors undetermined that do not exceed the scatter of the claims from a few ulps to 2⁻³⁶ away.
 
     Errors as small as numbers around 1 may leave are excused if that scatter hides no derivative of any consequence.
@@ -102,7 +108,7 @@ def excuse_scatter(trial: ExcuseContext, judged: Judged) -> Judged:
     row_size = torch.cat([context.claimed, judged.numeric]).abs().nan_to_num(0.0, 0.0, 0.0).amax(dim=0)
     largest = (_LARGEST_SCATTER * row_size).clamp(min=small)
     wrong = (judged.code == Code.MISMATCH) & (judged.error <= EXPLAINED * largest)
-    if context.sampled.backward_eps or not any_set(wrong):
+    if not any_set(wrong):
         return judged
     groups = _group_rows(trial, wrong)
     points = _opposite_displacements(trial, [2.0**k * context.sampled.eps for k in range(1, _SCATTER_PAIRS + 1)])

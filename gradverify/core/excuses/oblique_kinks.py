@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from gradverify.core.decide.context import COLUMNS_EXAMINED, ExcuseContext, JudgingContext
-from gradverify.core.decide.subgradients import ABOVE_NOISE, ASIDE
+from gradverify.core.decide.subgradients import ABOVE_NOISE
 from gradverify.core.decide.verdict import Code, Judged, Reason, decide
 from gradverify.core.estimate.column_groups import GroupKind, sum_by_column, value_of_column
-from gradverify.core.estimate.directional import directional_derivatives_at, spread_evenly
+from gradverify.core.estimate.directional import ASIDE, at_ranks, directional_derivatives_at
 from gradverify.core.forward.length_scales import own_or_shared
 from gradverify.core.forward.sampler import first_cotangent, outputs_near
 from gradverify.core.model.coordinates import zero_outside
@@ -201,19 +201,14 @@ def _neighbours(
 def _at_ranks(
     context: JudgingContext, column: int, generator: torch.Generator, others: Tensor, ranks: int
 ) -> Iterator[Tensor]:
-    """Yield displacements that spread the coordinates in a mask (n,) evenly and put one coordinate at each rank.
+    """Yield displacements that put one coordinate at each rank among the others in a mask (n,).
 
-    Of tied coordinates, it becomes the smallest, then the second smallest, and so on, at up to `ranks` + 1 ranks. It is
-    also put at the first and the last rank while all coordinates increase, and while all decrease.
+    It is also put at the first and the last rank while all coordinates increase, and while all decrease.
     """
-    length, count = own_or_shared(context.lengths), int(others.sum())
-    spread = spread_evenly(others, generator) * length
-    gaps = torch.linspace(0, count, min(count + 1, ranks + 1)).round()
-    ends = [(gap, shift) for shift in (-2.0, 2.0) for gap in (0.0, float(count))]
-    for gap, shift in (*((gap, 0.0) for gap in gaps.tolist()), *ends):
-        displaced = spread + shift * length
-        displaced[column] = (2.0 * (gap - 0.5) / count - 1.0 + shift) * length[column]
-        yield displaced
+    length, own = own_or_shared(context.lengths), torch.zeros_like(others)
+    own[column] = True
+    for shift, count in ((0.0, ranks), (-2.0, 1), (2.0, 1)):
+        yield from ((place + shift) * length for place in at_ranks(own, others & ~own, count, generator))
 
 
 def _second_ranks(context: JudgingContext, column: int, generator: torch.Generator) -> Iterator[Tensor]:

@@ -8,26 +8,16 @@ from torch import Tensor
 
 from gradverify.core.backward.vjps import fails_later
 from gradverify.core.decide.context import Concerning, ExcuseContext, JudgingContext, MeasuredProblem
-from gradverify.core.decide.verdict import Code, Judged, agrees
-from gradverify.core.excuses.backward_rounding import excuse_digits, excuse_low_precision, excuse_scatter
+from gradverify.core.decide.verdict import Code, Judged
+from gradverify.core.excuses.backward_rounding import excuse_backward_rounding
 from gradverify.core.excuses.oblique_kinks import excuse_oblique
-from gradverify.core.excuses.other_steps import excuse_average, excuse_flights, excuse_slight
+from gradverify.core.excuses.stairs import excuse_stairs
 from gradverify.core.model.magnitudes import any_set
 
 _Excuse = Callable[[ExcuseContext, Judged], Judged]  # verdicts (C, m) before and after; only mismatches change
 
 # In order: each sees the mismatches that the previous ones have left.
-EXCUSES: tuple[_Excuse, ...] = (
-    excuse_digits,
-    excuse_low_precision,
-    excuse_flights,
-    excuse_slight,
-    excuse_oblique,
-    excuse_scatter,
-    excuse_average,
-)
-_OF_BACKWARD: tuple[_Excuse, ...] = (excuse_digits, excuse_low_precision, excuse_scatter)
-_OF_STEPS: tuple[_Excuse, ...] = (excuse_flights, excuse_slight, excuse_average)
+EXCUSES: tuple[_Excuse, ...] = (excuse_backward_rounding, excuse_oblique, excuse_stairs)
 
 
 def apply_excuses(
@@ -44,10 +34,8 @@ def apply_excuses(
     """
     fails_later(measured.backward)
     trial = ExcuseContext(context=context, backward=measured.backward, chosen=chosen, seed=seed)
-    concerned = {Concerning.BACKWARD: _OF_BACKWARD, Concerning.STEPS: _OF_STEPS}.get(concerning, EXCUSES)
-    for excuse in EXCUSES:
-        if agrees(judged) or not any_set(judged.code == Code.MISMATCH):
-            break
-        if excuse in concerned:
+    parts = {Concerning.BACKWARD: (excuse_backward_rounding,), Concerning.STEPS: (excuse_stairs,)}
+    for excuse in parts.get(concerning, EXCUSES):
+        if any_set(judged.code == Code.MISMATCH):
             judged = excuse(trial, judged)
     return judged

@@ -21,8 +21,8 @@ from gradverify.core.tuning import CLEARLY_ABOVE, CLEARLY_LESS
 
 SPACINGS = tuple(2.0**-k for k in range(3, 20))  # times the length scale: spacings at which rounding may show
 RUN = 3  # finer spacings, at most of which a stair must show too
-SMALL_STEP = 2.0**-20  # step of all inputs, relative to their length
 _SUDDEN_FALL = 1024.0  # noise falls by more once all samples lie on one stair; smooth variation seldom does
+SMALL_STEP = 2.0**-20  # step of all inputs, relative to their length
 
 
 def with_stairs(noise: Noise, sampled: Sampler, lengths: LengthScales) -> Noise:
@@ -32,7 +32,7 @@ def with_stairs(noise: Noise, sampled: Sampler, lengths: LengthScales) -> Noise:
     output changes at any step, and on one stair only that term shows. Noise far above the rounding of the low-precision
     values may also be a function that varies quickly, so it is not counted as `rounding`.
     """
-    sides = [_noise_at_spacings(sampled, side * direction_of(lengths, 0)) for side in (1.0, -1.0)]
+    sides = [noise_at_spacings(sampled, side * direction_of(lengths, 0)) for side in (1.0, -1.0)]
     height, low = (_height(sampled, sides, most) for most in (torch.inf, CLEARLY_ABOVE * sampled.rounding_size()))
     level = torch.maximum(noise.level, height)
     return replace(
@@ -47,21 +47,32 @@ def with_stairs(noise: Noise, sampled: Sampler, lengths: LengthScales) -> Noise:
 
 def _height(sampled: Sampler, sides: Sequence[Tensor], most: float) -> Tensor:
     """Return the height of the stairs, at most `most`, from the noise (K, m) on each of two sides; (m,)."""
-    forth, back = (_stair_height(side, most) for side in sides)
+    forth, back = (persistent(side, most) for side in sides)
     both = (forth > 0) & (back > 0)
     return pooled(sampled, torch.where(both, torch.minimum(forth, back), torch.maximum(forth, back)))
 
 
-def _stair_height(levels: Tensor, most: float) -> Tensor:
+def persistent(levels: Tensor, most: float = torch.inf) -> Tensor:
     """Return the largest noise, up to `most`, that also shows at finer spacings; (m,).
 
-    `levels` (K, m) is the noise at spacings that each halve the one before. A level is compared with the median of the
-    next three, because a single estimate may be too small by chance.
+    `levels` (K, m) is the noise at spacings that each halve the one before. The variation of a kink falls by 2 from one
+    to the next. Variation that only the finest spacings resolve persists down to these; it is left out because it then
+    falls twice in a row, where noise vanishes at once.
     """
     levels = levels.nan_to_num(0.0, 0.0, 0.0)
-    finer = levels.unfold(0, RUN, 1).median(dim=2).values[1:]
-    levels = levels[: len(finer)]
-    return torch.where((levels <= MAX_FALL * finer) & (levels <= most), levels, 0.0).amax(dim=0)
+    finer = levels.unfold(0, RUN, 1).amin(dim=2)[1:]
+    persists = (levels[: len(finer)] <= MAX_FALL * finer) & ~_is_smooth(levels)[: len(finer)]
+    return torch.where(persists & (levels[: len(finer)] <= most), levels[: len(finer)], 0.0).amax(dim=0)
+
+
+def _is_smooth(levels: Tensor) -> Tensor:
+    """Mask of the spacings (K, m) from which on the levels fall twice in a row, as those of a smooth function do."""
+    fall = levels[:-1] / levels[1:].clamp(min=TINY)
+    gradual = (fall > MAX_FALL) & (fall <= _SUDDEN_FALL)
+    smooth = torch.zeros_like(levels, dtype=torch.bool)
+    for k in range(len(fall) - 2, -1, -1):
+        smooth[k] = (gradual[k] & gradual[k + 1]) | (smooth[k + 1] & (fall[k] <= _SUDDEN_FALL))
+    return smooth
 
 
 def noise_at(sampled: Sampler, lengths: LengthScales, spacing: float) -> Tensor:
@@ -70,17 +81,13 @@ def noise_at(sampled: Sampler, lengths: LengthScales, spacing: float) -> Tensor:
 
 
 def persistent_noise(sampled: Sampler, lengths: LengthScales) -> Tensor:
-    """Return the largest noise at any spacing that also shows at a half and a quarter of it; (m,).
+    """Return the largest noise at any spacing that also shows at finer ones; (m,).
 
-    This finds stairs of rounding wider than the gaps between the samples of `measure`. Smooth variation falls by 8 from
-    spacing to spacing; it is also left out if it starts to fall only at spacings that resolve it. Infinite where the
-    forward is not finite at any spacing.
+    This finds stairs of rounding wider than the gaps between the samples of `measure`. Infinite where the forward is
+    not finite at any spacing.
     """
-    levels = _noise_at_spacings(sampled, direction_of(lengths, 0))
-    persists = levels[:-1] <= MAX_FALL * levels[1:]
-    noise = persists[:-1] & persists[1:] & ~_is_smooth(levels)[:-2]
-    largest = torch.where(noise, levels[:-2], 0.0).amax(dim=0)
-    return largest.masked_fill_(levels.isnan().all(dim=0), torch.inf)
+    levels = noise_at_spacings(sampled, direction_of(lengths, 0))
+    return persistent(levels).masked_fill_(levels.isnan().all(dim=0), torch.inf)
 
 
 def not_rounded_beside_one(sampled: Sampler, lengths: LengthScales) -> Tensor:
@@ -95,20 +102,6 @@ def not_rounded_beside_one(sampled: Sampler, lengths: LengthScales) -> Tensor:
     return (change > 0) | (magnitudes(sampled, is_fine.to(change.dtype)) > 0)
 
 
-def _is_smooth(levels: Tensor) -> Tensor:
-    """Mask of the spacings at which a smooth function shows: at finer ones, its estimate falls twice in a row; (K, m).
-
-    Noise persists or vanishes at once, but may fall once by chance.
-    """
-    fall = levels[:-1] / levels[1:].clamp(min=TINY)
-    gradual = (fall > MAX_FALL) & (fall <= _SUDDEN_FALL)
-    smooth = torch.zeros_like(levels, dtype=torch.bool)
-    for k in range(len(fall) - 2, -1, -1):
-        twice = gradual[k] & gradual[k + 1]
-        smooth[k] = twice | (smooth[k + 1] & (fall[k] <= _SUDDEN_FALL))
-    return smooth
-
-
-def _noise_at_spacings(sampled: Sampler, direction: Tensor) -> Tensor:
+def noise_at_spacings(sampled: Sampler, direction: Tensor) -> Tensor:
     """Return the noise along `direction` at all `SPACINGS`; (K, m)."""
     return torch.stack([noise_along(sampled, direction * spacing) for spacing in SPACINGS])

@@ -1,0 +1,111 @@
+"""Stairs of a quantised forward: larger steps show the claim, while the finest ones lie within one stair."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gradverify.core.decide.context import ExcuseContext, JudgingContext
+from gradverify.core.decide.verdict import Code, Judged, Reason, decide
+from gradverify.core.estimate.samples import Samples, central_differences, is_vanished, set_to_finest
+from gradverify.core.estimate.smoothness import LOW
+from gradverify.core.estimate.stencil import sample
+from gradverify.core.estimate.tableau import every_second, halving_steps, steps_down_to
+from gradverify.core.forward.noise import direction_of
+from gradverify.core.forward.sampler import Sampler, magnitudes, outputs_near
+from gradverify.core.forward.step_noise import SMALL_STEP, noise_at_spacings, persistent
+from gradverify.core.model.generators import random_magnitudes
+from gradverify.core.model.limits import chunks
+from gradverify.core.model.magnitudes import any_set
+from gradverify.core.tuning import LOST_UNITS, SMALL_PART
+
+_ALIKE = 1e-3  # of |claim - finest difference|: differences this near the finest one lie on the same stair
+_STEPS_ON_STAIR = 3  # steps on the stair, at least
+_SHORTEST = 35  # exponent of 1/2: the shortest step relative to the largest
+_HIGHEST_STAIR = 2.0**-4  # of the largest magnitude in the output's tensor: no precision in use has higher stairs
+_DISTANCES = (0.3, 1.0, 3.0, 6.0)  # distances on either side, in length scales, at which the output should be constant
+_HEIGHTS = 4.0  # heights of a stair: error of a difference of two samples
+
+
+def excuse_stairs(trial: ExcuseContext, judged: Judged) -> Judged:
+    """Make mismatches undetermined if the point lies on a stair and larger steps agree with the claim.
+
+    Either the output is constant on the stair and everywhere around, and the noise of its tensor is that of stairs; or,
+    at order 2, the finest steps show the slope of one stair, whose height is small beside the gradient.
+    """
+    context, chosen = trial.context, trial.chosen
+    accused, claimed = judged.code == Code.MISMATCH, context.claimed[chosen]
+    constant = accused & (claimed != 0) & (judged.numeric.abs() <= judged.bar)
+    height = torch.zeros_like(context.sampled.value)
+    if any_set(constant):
+        height = torch.where(_flat_all_around(context), _stair_heights(context), height)
+        constant &= height > 0
+    steps = halving_steps(context.lengths)
+    if context.sampled.problem.order > 1:
+        steps = steps_down_to(context.lengths, _SHORTEST)
+        steps = every_second(steps, 0) if context.sparse else steps
+    else:
+        accused = constant
+    on_stair = torch.zeros_like(accused)
+    for rows in chunks(accused.any(dim=1).nonzero().squeeze(1), 2 * len(steps.factors) * context.numbers_per_sample):
+        samples = sample(context.sampled, context.column_groups, chosen[rows], steps)
+        agrees = constant[rows] & _agrees_up_to_stairs(samples, claimed[rows], height)
+        if context.sampled.problem.order > 1:
+            agrees |= _agrees_with_larger_steps(context.sampled, samples, claimed[rows])
+        on_stair[rows] = accused[rows] & agrees
+    bar = torch.where(on_stair, torch.maximum(judged.bar, judged.error), judged.bar)
+    return decide(judged, [(on_stair, Reason.STAIRS_INSIDE)], bar=bar)
+
+
+def _agrees_up_to_stairs(samples: Samples, claimed: Tensor, height: Tensor) -> Tensor:
+    """Mask of claims that some step agrees with, up to some heights (m,) of a stair; (C, m)."""
+    difference = central_differences(samples)
+    change = torch.cat([torch.zeros_like(difference[:, :1]), difference.diff(dim=1).abs()], dim=1)
+    slack = _HEIGHTS * height / samples.forth + change
+    return ((claimed.unsqueeze(1) - difference).abs() <= slack).any(dim=1)
+
+
+def _agrees_with_larger_steps(sampled: Sampler, samples: Samples, claimed: Tensor) -> Tensor:
+    """Mask of claims that two consecutive larger steps agree with, while the finest lie on one stair; (C, m)."""
+    difference, vanished, size = central_differences(samples), is_vanished(samples), sampled.value.abs()
+    numeric = difference[:, -1]
+    error = (claimed - numeric).abs().unsqueeze(1)
+    agrees = ((difference - claimed.unsqueeze(1)).abs() <= SMALL_PART * error) & ~vanished
+    change = (difference - numeric.unsqueeze(1)).abs()
+    alike = change <= _ALIKE * error + LOST_UNITS * sampled.unit * size / samples.forth
+    stair = set_to_finest(alike | vanished) & ~vanished
+    next_above = torch.cat([stair[:, 1:] & ~stair[:, :-1], torch.zeros_like(stair[:, :1])], dim=1)
+    sudden = (next_above & (change >= SMALL_PART * error)).any(dim=1) & (stair.sum(dim=1) >= _STEPS_ON_STAIR)
+    height = torch.where(stair, samples.forth, 0.0).amax(dim=1) * error.squeeze(1)
+    return sudden & (agrees[:, 1:] & agrees[:, :-1]).any(dim=1) & (height <= LOW * size)
+
+
+def _flat_all_around(context: JudgingContext) -> Tensor:
+    """Mask of outputs that are constant over small steps at all distances tried; (m,).
+
+    Beyond a dead zone, a clamp or a jump an output changes at small steps, and a ripple changes everywhere.
+    """
+    generator = torch.Generator().manual_seed(0)
+    small = SMALL_STEP * random_magnitudes(context.lengths.shared, generator)
+    longer = _HIGHEST_STAIR * random_magnitudes(context.lengths.shared, generator)
+    changes, rises = torch.zeros_like(context.sampled.value, dtype=torch.bool), []
+    for distance in _DISTANCES:
+        offset = distance * random_magnitudes(context.lengths.shared, generator)
+        for displacement in (offset, -offset):
+            here = outputs_near(context.sampled, displacement)
+            changes |= here != outputs_near(context.sampled, displacement + small)
+            rises.append((outputs_near(context.sampled, displacement + longer) - here).abs())
+    return ~changes & (_least_rise(context, torch.stack(rises)) <= _HIGHEST_STAIR * context.sampled.size)
+
+
+def _least_rise(context: JudgingContext, rises: Tensor) -> Tensor:
+    """Return the least nonzero change (N, m) in each output's tensor, (m,): all are multiples of the stair height."""
+    largest_inverse = torch.where(rises > 0, rises, torch.inf).amin(dim=0).reciprocal()
+    return magnitudes(context.sampled, largest_inverse).reciprocal()
+
+
+def _stair_heights(context: JudgingContext) -> Tensor:
+    """Return the height of each output's stairs, (m,); 0 if the noise of its tensor is not that of stairs."""
+    levels = noise_at_spacings(context.sampled, direction_of(context.lengths, 0))
+    height = persistent(torch.stack([magnitudes(context.sampled, level) for level in levels]))
+    return torch.where(height <= _HIGHEST_STAIR * context.sampled.size, height, 0.0)
