@@ -17,8 +17,8 @@ from typing import Any
 import torch
 
 from gradverify.core.decide import screen
+from gradverify.core.decide.columns import EXCUSES
 from gradverify.core.decide.screen import Screened
-from gradverify.core.excuses.second_look import EXCUSES
 
 Function = Callable[..., Any]
 Replacement = Callable[[Function], Function]  # from a function to its replacement
@@ -102,7 +102,7 @@ def _excuse(function: Function) -> Mechanism:
 
 
 def _part(name: str, home: str, function: str, off: Function) -> Mechanism:
-    return Mechanism(name=name, group=Group.EXCUSE, module=f"excuses.{home}", function=function, replacement=off)
+    return Mechanism(name=name, group=Group.EXCUSE, module=f"decide.{home}", function=function, replacement=off)
 
 
 def _noise(name: str, home: str, function: str, off: Function) -> Mechanism:

@@ -23,6 +23,9 @@ _STAGES = (
     ("elementwise.py", "", "elementwise strategy"),
     ("verify.py", "", "test of a structure"),
     ("structure.py", "find_structure", "search for a structure"),
+    ("backward_rounding.py", "", "excuse"),
+    ("oblique_kinks.py", "", "excuse"),
+    ("stairs.py", "", "excuse"),
     ("subgradients.py", "", "subgradients"),
     ("gradgradcheck.py", "_kinked_columns", "kinks of the forward at order 2"),
     ("repeatable.py", "", "repeatable, other dtypes"),
@@ -32,7 +35,6 @@ _STAGES = (
     ("batched_vjp.py", "", "vjps"),
 )
 _FOLDERS = (
-    ("/core/excuses/", "excuse"),
     ("/diagnosis/", "diagnosis"),
     ("/contract/", "contract"),
     ("/checks/", "check"),

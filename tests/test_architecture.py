@@ -49,7 +49,6 @@ WITHIN = {
         "backward",
         "estimate",
         "decide",
-        "excuses",
         "strategy",
         "jacobians",
     ),

@@ -29,7 +29,7 @@ PAGES = [
 NAMES = {"eps": torch.finfo(torch.float64).eps, "range": range, "tuple": tuple} | {
     str(dtype).removeprefix("torch."): dtype for dtype in (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 }
-ROOMS = ("tuning", "model", "forward", "backward", "estimate", "decide", "excuses", "strategy", "jacobians")  # of core
+ROOMS = ("tuning", "model", "forward", "backward", "estimate", "decide", "strategy", "jacobians")  # of core
 EXAMPLE = re.compile(r"```python\n(.*?)```\n(.*?)(?=\n##|\Z)", re.DOTALL)
 
 

@@ -16,8 +16,8 @@ from gradverify.checks.contract.wording import SIMILAR_EXPONENT
 from gradverify.checks.wording import distinguishable
 from gradverify.core.backward.batched_vjp import row_cotangent
 from gradverify.core.backward.vjps import Graph, Reuse, row
+from gradverify.core.decide.backward_rounding import small_error
 from gradverify.core.decide.compare import NEGLIGIBLE
-from gradverify.core.excuses.backward_rounding import small_error
 from gradverify.core.jacobians import Investigation
 from gradverify.errors import EvaluationError
 from gradverify.evidence import JacobianPair, jacobian_pair

@@ -96,16 +96,16 @@ def _rtol_at_rounded_inputs(settings: Settings, given: Sampler, rounded: Sampler
 
 def _compared(steady: Repeatable, sampled: Repeatable, settings: Settings, reconsider: Reconsider) -> Investigation:
     """Compare every entry, with differences of the forward in `sampled`."""
-    measured = measure_problem(sampled, settings)
-    method, comparison = Method.STRUCTURED, compare_elementwise(measured, settings, reconsider)
+    measured = measure_problem(sampled, settings, reconsider)
+    method, comparison = Method.STRUCTURED, compare_elementwise(measured)
     if comparison is None:
-        comparison = compare_by_structure(measured, settings, reconsider)
+        comparison = compare_by_structure(measured)
     if comparison is None and fits_dense_comparison(measured):
-        method, comparison = Method.DENSE, compare_densely(measured, settings, reconsider)
+        method, comparison = Method.DENSE, compare_densely(measured)
     elif comparison is None:
-        sums = measure_problem(steady, settings) if measured.sampled.backward_eps else measured
-        comparison = compare_by_random_sums(sums, measured, settings, reconsider)
-        closely = compare_after_sums(measured, settings, reconsider) if is_accepted(comparison) else None
+        sums = measure_problem(steady, settings, reconsider) if measured.sampled.backward_eps else measured
+        comparison = compare_by_random_sums(sums, measured)
+        closely = compare_after_sums(measured) if is_accepted(comparison) else None
         if closely is None:
             return Investigation(comparison=comparison, measured=sums, method=Method.PROBED)
         comparison = closely

@@ -12,7 +12,7 @@ from benchmarks.ablation import Effect, baseline, effect_of
 from benchmarks.compare import Kind
 from benchmarks.mechanisms import MECHANISMS, Group, calls_noted, switched_off
 from benchmarks.zoo import zoo_cases
-from gradverify.core.excuses import second_look
+from gradverify.core.decide import columns
 from gradverify.result import Verdict
 from tests.core.support import double, gradcheck
 
@@ -63,11 +63,11 @@ QUICK = ["all matching"]  # saves time alone: without it, sin of a million entri
 
 def test_a_mechanism_that_is_off_excuses_nothing_and_is_back_afterwards() -> None:
     oblique = next(mechanism for mechanism in MECHANISMS if mechanism.name == "oblique")
-    before = second_look.EXCUSES
+    before = columns.EXCUSES
     with switched_off(oblique):
-        assert before != second_look.EXCUSES
+        assert before != columns.EXCUSES
         assert gradcheck(torch.sqrt, double([0.0, 1.0])).verdict is Verdict.INCONCLUSIVE
-    assert before == second_look.EXCUSES
+    assert before == columns.EXCUSES
     with switched_off(PROPAGATED):
         assert gradcheck(torch.sqrt, double([0.0, 1.0])).verdict is Verdict.FAIL
     assert gradcheck(torch.sqrt, double([0.0, 1.0])).verdict is Verdict.INCONCLUSIVE

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
 
+from gradverify.core.decide.backward_rounding import excuse_backward_rounding
 from gradverify.core.decide.compare import differs_clearly
-from gradverify.core.decide.context import Concerning, Excuses, JudgingContext, focused
+from gradverify.core.decide.context import JudgingContext, focused
 from gradverify.core.decide.directional_sums import are_smooth, columns_do_not_add_up, confirmed_along_line
 from gradverify.core.decide.ladder import DEPTH, judge_by_ladder, judge_by_largest_steps
+from gradverify.core.decide.oblique_kinks import excuse_oblique
 from gradverify.core.decide.screen import Look, Screened, joined_looks, screen
+from gradverify.core.decide.stairs import excuse_stairs
 from gradverify.core.decide.verdict import Code, Judged, Part, Parts, Reason, copy_of, decide, of_rows, put, stacked
 from gradverify.core.estimate import richardson
 from gradverify.core.estimate.stencil import Stencil, sample_stencil
 from gradverify.core.model.limits import OutOfTime, chunks
 from gradverify.core.model.magnitudes import all_set, any_set
+
+# (context, column groups (C,), verdicts (C, m) on them) -> verdicts; only mismatches change
+Excuse = Callable[[JudgingContext, Tensor, Judged], Judged]
+# What may explain a mismatch before it is reported. Each sees the mismatches that the previous ones have left.
+EXCUSES: tuple[Excuse, ...] = (excuse_backward_rounding, excuse_oblique, excuse_stairs)
 
 _COLUMN_GROUPS = 64  # column groups with clear mismatches that the ladder judges, at most; half of the rest at a time
 _FEW = 3  # of them at a time, at least
@@ -53,13 +61,11 @@ class ConfirmationState:
         return sampled
 
 
-def judge_all(
-    context: JudgingContext, excuse: Excuses, stencil: Stencil | None = None, settled: Look | None = None
-) -> Parts:
+def judge_all(context: JudgingContext, stencil: Stencil | None = None, settled: Look | None = None) -> Parts:
     """Return the verdicts on the entries (C, m) of all column groups (C,).
 
-    `excuse` gets the mismatches that the ladder confirms. `stencil` holds samples at the first steps, if they exist;
-    `settled` is a first look at groups that leaves only clear mismatches in doubt.
+    `stencil` holds samples at the first steps, if they exist; `settled` is a first look at groups that leaves only
+    clear mismatches in doubt.
     """
     history, groups = ConfirmationState(), torch.arange(context.column_groups.count, device=context.claimed.device)
     looks: list[Look] = [] if settled is None else [settled]
@@ -69,19 +75,19 @@ def judge_all(
     parts = []
     for chosen in chunks(rest, richardson.DEPTH * context.numbers_per_sample):
         looks.append((chosen, _first_look(context, chosen)))
-        parts.append(_judge(context, *joined_looks(looks), history, excuse))
+        parts.append(_judge(context, *joined_looks(looks), history))
         looks.clear()
     if looks:
-        parts.append(_judge(context, *joined_looks(looks), history, excuse))
+        parts.append(_judge(context, *joined_looks(looks), history))
     if settled is None or len(parts) == 1:
         return parts
     order = torch.cat([chosen for chosen, _ in parts]).argsort()
     return [(groups, of_rows(stacked([judged for _, judged in parts]), order))]
 
 
-def judge_column_groups(context: JudgingContext, chosen: Tensor, history: ConfirmationState, excuse: Excuses) -> Judged:
-    """Judge all entries of column groups (C,): three steps for all, the ladder and `excuse` for those in doubt."""
-    return _judge(context, chosen, _first_look(context, chosen), history, excuse)[1]
+def judge_column_groups(context: JudgingContext, chosen: Tensor, history: ConfirmationState) -> Judged:
+    """Judge all entries of column groups (C,): three steps for all, the ladder and excuses for those in doubt."""
+    return _judge(context, chosen, _first_look(context, chosen), history)[1]
 
 
 def _first_look(context: JudgingContext, chosen: Tensor) -> Screened:
@@ -90,15 +96,13 @@ def _first_look(context: JudgingContext, chosen: Tensor) -> Screened:
     return screen(context, sample_stencil(context.sampled, context.column_groups, chosen, first_steps))
 
 
-def _judge(
-    context: JudgingContext, chosen: Tensor, first: Screened, history: ConfirmationState, excuse: Excuses
-) -> Part:
+def _judge(context: JudgingContext, chosen: Tensor, first: Screened, history: ConfirmationState) -> Part:
     """Return column groups (C,) with the verdicts after a first look; when time runs out, the rest is UNFINISHED."""
     if not any_set(first.doubt):
         return chosen, first.judged
     judged, remaining = first.judged, first.doubt
     try:
-        for stage in _stages(context, chosen, first, history, excuse):
+        for stage in _stages(context, chosen, first, history):
             judged, remaining = stage
     except OutOfTime:
         known = judged.error.masked_fill(judged.error.isnan(), 0.0)  # nan, as of samples not taken, is no worst error
@@ -107,7 +111,7 @@ def _judge(
 
 
 def _stages(
-    context: JudgingContext, chosen: Tensor, first: Screened, history: ConfirmationState, excuse: Excuses
+    context: JudgingContext, chosen: Tensor, first: Screened, history: ConfirmationState
 ) -> Iterator[tuple[Judged, Tensor]]:
     """Yield the verdicts after each stage, with the mask of entries (C, m) for later ones; the other verdicts stand.
 
@@ -121,7 +125,7 @@ def _stages(
     sampled, unclear, on_line = history.sample(clear), first.doubt & ~clear, none
     remaining, limit = clear & ~sampled, max(_FEW, int(sampled.any(dim=1).sum()))
     if any_set(remaining) or (context.column_groups.count > 1 and any_set(sampled)):
-        on_line = clear & confirmed_along_line(context, chosen, judged, clear, excuse)
+        on_line = clear & confirmed_along_line(context, chosen, judged, clear)
         judged = decide(judged, [(on_line, Reason.DIFFERS_IN_SUM)])
     else:
         judged, unclear = _with_larger_steps(context, chosen, judged, unclear, first.bends)
@@ -129,10 +133,10 @@ def _stages(
     examined = unclear
     if any_set(on_line):
         examined = _of_some_groups(judged, unclear & ~on_line.any(dim=0), limit, worst=True)
-    judged = _examined(context, chosen, before, alone | examined, of_line, excuse)
+    judged = _examined(context, chosen, before, alone | examined, of_line)
     if any_set(sampled & (judged.code != Code.MISMATCH)) and not torch.equal(examined, unclear):
         examined = unclear
-        judged = _examined(context, chosen, before, alone | examined, of_line, excuse)
+        judged = _examined(context, chosen, before, alone | examined, of_line)
     left, stands = unclear & ~examined, sampled <= (judged.code == Code.MISMATCH)
     remaining &= ~(on_line & stands.all(dim=0))
     yield judged, left | remaining
@@ -148,7 +152,7 @@ def _stages(
         examined = _of_some_groups(judged, open_, limit, worst=not history.refuted)
         judged, remaining = decide(judged, [(remaining & ~examined, Reason.OTHERS_DIFFER)]), examined
         yield judged, remaining
-    yield _examined(context, chosen, judged, remaining, none, excuse), none
+    yield _examined(context, chosen, judged, remaining, none), none
 
 
 def _with_larger_steps(
@@ -169,14 +173,12 @@ def _with_larger_steps(
     return judged, doubt & ~settled
 
 
-def _examined(
-    context: JudgingContext, chosen: Tensor, before: Judged, entries: Tensor, confirmed: Tensor, excuse: Excuses
-) -> Judged:
+def _examined(context: JudgingContext, chosen: Tensor, before: Judged, entries: Tensor, confirmed: Tensor) -> Judged:
     """Return the verdicts on `entries` (C, m) by ladder and excuses; those `confirmed` get the excuses of backward."""
     judged = copy_of(before)
     _apply_ladder(context, chosen, entries, judged)
-    _apply_excuses(context, chosen, confirmed, judged, excuse, Concerning.BACKWARD)
-    _apply_excuses(context, chosen, entries, judged, excuse)
+    _ask_excuses(context, chosen, confirmed, judged, (excuse_backward_rounding,))
+    _ask_excuses(context, chosen, entries, judged, EXCUSES)
     return judged
 
 
@@ -199,20 +201,16 @@ def _apply_ladder(context: JudgingContext, chosen: Tensor, doubt: Tensor, judged
         put(judged, doubt, part, outputs, judge_by_ladder(focused(context, outputs), chosen[part]))
 
 
-def _apply_excuses(
-    context: JudgingContext,
-    chosen: Tensor,
-    selected: Tensor,
-    judged: Judged,
-    excuse: Excuses,
-    concerning: Concerning = Concerning.EVERYTHING,
+def _ask_excuses(
+    context: JudgingContext, chosen: Tensor, selected: Tensor, judged: Judged, excuses: Sequence[Excuse]
 ) -> None:
     """Write the verdicts on excused mismatches among the `selected` entries (C, m) to `judged`."""
-    accused = selected & (judged.code == Code.MISMATCH)
-    rows = accused.any(dim=1).nonzero().squeeze(1)
-    if len(rows):
-        outputs = torch.arange(accused.shape[1], device=rows.device)
-        put(judged, accused, rows, outputs, excuse(context, chosen[rows], of_rows(judged, rows), concerning))
+    for excuse in excuses:
+        accused = selected & (judged.code == Code.MISMATCH)
+        rows = accused.any(dim=1).nonzero().squeeze(1)
+        if len(rows):
+            outputs = torch.arange(accused.shape[1], device=rows.device)
+            put(judged, accused, rows, outputs, excuse(context, chosen[rows], of_rows(judged, rows)))
 
 
 def _confirmed_together(context: JudgingContext, chosen: Tensor, accused: Tensor, judged: Judged) -> Tensor:

@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from gradverify.case import Settings
 from gradverify.core.decide.compare import EntryTolerance, is_significant
-from gradverify.core.decide.context import JudgingContext, Reconsider, of_column_groups
+from gradverify.core.decide.context import JudgingContext, of_column_groups
 from gradverify.core.decide.subgradients import WrongDirection, judge_subgradients
 from gradverify.core.decide.verdict import ACCEPTED, WRONG, Code, Judged, Parts, Reason, agrees, decide, of_rows
 from gradverify.core.decide.worst_entries import Entries, EntryIndices, belongs_to, entries_of, worst_of
@@ -97,9 +96,9 @@ def merged_extremes(one: Extremes, other: Extremes) -> Extremes:
 class ComparisonBuilder:
     """Accumulates the verdicts on column groups."""
 
-    def __init__(self, context: JudgingContext, keep: int) -> None:
+    def __init__(self, context: JudgingContext) -> None:
         self._context = context
-        self._keep = keep
+        self._keep = context.settings.max_elements
         self._counts: Counter[Code] = Counter()
         self._groups: dict[tuple[Code, Block, Block], Entries] = {}
         self._extremes = Extremes()
@@ -177,18 +176,19 @@ def with_matching_rest(rest: Comparison, matching: Comparison) -> Comparison:
     )
 
 
-def compare_verdicts(context: JudgingContext, parts: Parts, settings: Settings, reconsider: Reconsider) -> Comparison:
-    """Return the comparison of all column groups, after judging rows at kinks as a whole, and after `reconsider`.
+def compare_verdicts(context: JudgingContext, parts: Parts) -> Comparison:
+    """Return the comparison of all column groups, after judging rows at kinks as a whole, and after
+    the `reconsider` of the context.
 
     Neither changes a match or a mismatch. When time runs out, all other entries are UNFINISHED.
     """
     wrong_directions: tuple[WrongDirection, ...] = ()
     try:
-        parts, wrong_directions = judge_subgradients(context, parts, settings.seed)
-        parts = [(chosen, reconsider(context, chosen, judged)) for chosen, judged in parts]
+        parts, wrong_directions = judge_subgradients(context, parts)
+        parts = [(chosen, context.reconsider(context, chosen, judged)) for chosen, judged in parts]
     except OutOfTime:
         parts = [(chosen, decide(each, [(each.code > Code.MISMATCH, Reason.OUT_OF_TIME)])) for chosen, each in parts]
-    builder = ComparisonBuilder(context=context, keep=settings.max_elements)
+    builder = ComparisonBuilder(context=context)
     for chosen, judged in parts:
         builder.add(chosen, judged)
     return replace(builder.comparison(), wrong_directions=wrong_directions)

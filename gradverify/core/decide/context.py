@@ -1,12 +1,10 @@
-"""The data that entries are judged with: sampler, noise, length scales, claimed Jacobian and tolerances."""
+"""The data that entries are judged with: sampler, noise, length scales, backward, claimed Jacobian and tolerances."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from enum import Enum
 from functools import cache
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -25,7 +23,7 @@ from gradverify.core.forward.sampler import Sampler, magnitudes
 from gradverify.core.forward.step_noise import not_rounded_beside_one, persistent_noise
 from gradverify.core.tuning import LOST_UNITS
 
-COLUMNS_EXAMINED = 96  # columns, or column groups, that an excuse examines
+Reconsider = Callable[["JudgingContext", Tensor, Judged], Judged]  # changes verdicts on column groups (C,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +33,9 @@ class JudgingContext:
     sampled: Sampler
     noise: Noise
     lengths: LengthScales
+    backward: Backward
+    settings: Settings
+    reconsider: Reconsider  # applied to the final verdicts
     column_groups: ColumnGroups
     claimed: Tensor  # (M, m): the claim for each output and its column in each column group
     allowance: EntryTolerance
@@ -71,23 +72,21 @@ def along_line(context: JudgingContext, direction: Tensor, claimed: Tensor) -> J
 
 
 def judging_context(
-    sampled: Sampler,
-    noise: Noise,
-    lengths: LengthScales,
-    column_groups: ColumnGroups,
-    claimed: Tensor,
-    settings: Settings,
+    measured: MeasuredProblem, column_groups: ColumnGroups, claimed: Tensor, noise: Noise | None = None
 ) -> JudgingContext:
-    """Return the context for all column groups; `claimed` is (M, m)."""
-    size = magnitude_of(claimed)
+    """Return the context for all column groups; `claimed` is (M, m). `noise` replaces that of the problem."""
+    sampled, lengths, size = measured.sampled, measured.lengths, magnitude_of(claimed)
     largest = magnitudes(sampled, size.amax(dim=0)) if len(claimed) else sampled.value
     return JudgingContext(
         sampled=sampled,
-        noise=noise,
+        noise=measured.noise if noise is None else noise,
         lengths=lengths,
+        backward=measured.backward,
+        settings=measured.settings,
+        reconsider=measured.reconsider,
         column_groups=column_groups,
         claimed=claimed,
-        allowance=allowance_of(sampled, lengths.step, column_groups, size, largest, settings),
+        allowance=allowance_of(sampled, lengths.step, column_groups, size, largest, measured.settings),
         lasting_noise=cache(lambda: persistent_noise(sampled, lengths)),
         changes_at_small_steps=cache(lambda: not_rounded_beside_one(sampled, lengths)),
     )
@@ -157,43 +156,15 @@ def part_of(allowance: EntryTolerance, chosen: Tensor | slice, outputs: Tensor |
     )
 
 
-Reconsider = Callable[[JudgingContext, Tensor, Judged], Judged]  # changes verdicts on column groups (C,)
-
-
-class Concerning(Enum):
-    """What the excuses for a mismatch are about."""
-
-    BACKWARD = "backward"  # rounding and scatter of the claim
-    STEPS = "steps"  # kinks and stairs that differences along one line may not show
-    EVERYTHING = "everything"  # also kinks that only several lines show
-
-
-class Excuses(Protocol):
-    """Applies excuses to the mismatches among the verdicts on column groups (C,)."""
-
-    def __call__(
-        self, context: JudgingContext, chosen: Tensor, judged: Judged, concerning: Concerning = Concerning.EVERYTHING
-    ) -> Judged:
-        """Return the verdicts, (C, m), after the excuses."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExcuseContext:
-    """The input of an excuse: some column groups with mismatching entries."""
-
-    context: JudgingContext
-    backward: Backward
-    chosen: Tensor  # (C,) the column groups that the verdicts are on
-    seed: int
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredProblem:
-    """A problem with its sampler, backward and length scales."""
+    """A problem with its sampler, backward and length scales, and how it is to be judged."""
 
     sampled: Sampler
     backward: Backward
     lengths: LengthScales
+    settings: Settings
+    reconsider: Reconsider  # applied to the final verdicts
     open: Callable[[], InitialSamples]  # takes the initial samples on the first call, and returns the same afterwards
 
     @property
@@ -212,20 +183,21 @@ class MeasuredProblem:
         return self.sampled.point.numel() * self.sampled.value.numel()
 
 
-def measure_problem(steady: Repeatable, settings: Settings) -> MeasuredProblem:
+def measure_problem(steady: Repeatable, settings: Settings, reconsider: Reconsider) -> MeasuredProblem:
     """Return the measured problem; raises EvaluationError."""
     sampled, lengths = steady.sampled, scales(steady.sampled)
     backward = backward_of(steady.problem, steady.tape, settings.seed)
     initial = cache(lambda: initial_samples(sampled, lengths, settings.seed))
-    return MeasuredProblem(sampled=sampled, backward=backward, lengths=lengths, open=initial)
+    return MeasuredProblem(
+        sampled=sampled, backward=backward, lengths=lengths, settings=settings, reconsider=reconsider, open=initial
+    )
 
 
-def focused_problem(measured: MeasuredProblem, outputs: Tensor, settings: Settings) -> MeasuredProblem:
+def focused_problem(measured: MeasuredProblem, outputs: Tensor) -> MeasuredProblem:
     """Return the problem restricted to some of the outputs, given by index."""
     sampled = sampler.restricted_to_outputs(measured.sampled, outputs)
-    return replace(
-        measured, sampled=sampled, open=cache(lambda: initial_samples(sampled, measured.lengths, settings.seed))
-    )
+    initial = cache(lambda: initial_samples(sampled, measured.lengths, measured.settings.seed))
+    return replace(measured, sampled=sampled, open=initial)
 
 
 def unchanged(context: JudgingContext, chosen: Tensor, judged: Judged) -> Judged:

@@ -7,8 +7,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from gradverify.core.decide.context import Concerning, Excuses, JudgingContext, along_line, focused
+from gradverify.core.decide.context import JudgingContext, along_line, focused
 from gradverify.core.decide.ladder import judge_by_ladder
+from gradverify.core.decide.stairs import excuse_stairs
 from gradverify.core.decide.verdict import Code, Judged, of_outputs
 from gradverify.core.estimate.column_groups import spread_to_entries
 from gradverify.core.estimate.directional import sum_differs_near_point
@@ -30,9 +31,7 @@ def columns_do_not_add_up(
     return sum_differs_near_point(context.sampled, context.noise, direction, total, are_smooth(judged))
 
 
-def confirmed_along_line(
-    context: JudgingContext, chosen: Tensor, judged: Judged, accused: Tensor, excuse: Excuses
-) -> Tensor:
+def confirmed_along_line(context: JudgingContext, chosen: Tensor, judged: Judged, accused: Tensor) -> Tensor:
     """Mask of the outputs (m,) whose mismatches `accused` (C, m) one ladder of steps along a direction confirms.
 
     The direction displaces the column groups `chosen` (C,) only, whose verdicts are `judged`. The claims along it are
@@ -52,7 +51,7 @@ def confirmed_along_line(
     total = sum_along(near, chosen, judged, direction / direction.max())
     error = sum_along(near, chosen, replace(judged, numeric=wrong), direction / direction.max()).value
     line, first = along_line(near, direction, total.value + error), places.new_zeros(1)
-    found = excuse(line, first, judge_by_ladder(line, first), Concerning.STEPS)
+    found = excuse_stairs(line, first, judge_by_ladder(line, first))
     gap = (found.numeric[0] - total.value).abs()
     adds_up = (gap <= BAR_FACTOR * (found.bar[0] + total.bar)) & (error.abs() > BAR_FACTOR * (found.bar[0] + gap))
     confirmed[places] = (found.code[0] == Code.MISMATCH) & ~found.bent[0] & adds_up

@@ -49,7 +49,7 @@ class WrongDirection:
     claimed: float  # claimed derivative along the direction
 
 
-def judge_subgradients(context: JudgingContext, parts: Parts, seed: int) -> tuple[Parts, tuple[WrongDirection, ...]]:
+def judge_subgradients(context: JudgingContext, parts: Parts) -> tuple[Parts, tuple[WrongDirection, ...]]:
     """Turn accepted entries at kinks into NOT_A_SUBGRADIENT if their row is no subgradient; `parts` cover all groups.
 
     Returns the verdicts, and the directions in which rows are wrong. Costs nothing if no output has several inputs at a
@@ -61,7 +61,7 @@ def judge_subgradients(context: JudgingContext, parts: Parts, seed: int) -> tupl
     kinked, rows = _rows_at_kinks(context, parts)
     if not len(rows):
         return parts, ()
-    generator = torch.Generator().manual_seed(seed + 5)
+    generator = torch.Generator().manual_seed(context.settings.seed + 5)
     near, kinked = focused(context, rows), kinked[:, rows]
     wrong_rows: list[_WrongRow] = []
     for suspects in _suspects(near, kinked, generator):

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from itertools import chain
 
 import torch
 from torch import Tensor
 
-from gradverify.case import Settings
 from gradverify.core.backward.batched_vjp import SUM_UNITS, jacobian
 from gradverify.core.backward.vjps import Backward, row
 from gradverify.core.decide.columns import judge_all
 from gradverify.core.decide.compare import SIGNIFICANT
 from gradverify.core.decide.comparison import KEPT, Comparison, compare_verdicts
-from gradverify.core.decide.context import JudgingContext, MeasuredProblem, Reconsider, judging_context
+from gradverify.core.decide.context import JudgingContext, MeasuredProblem, judging_context
 from gradverify.core.decide.directional_sums import are_smooth, columns_do_not_add_up
 from gradverify.core.decide.verdict import Judged, Parts, stacked
 from gradverify.core.estimate.column_groups import ColumnGroups, single_columns, sum_by_column
 from gradverify.core.estimate.directional import SUM_ROUNDING
 from gradverify.core.estimate.stencil import Stencil
-from gradverify.core.excuses.second_look import apply_excuses
 from gradverify.core.forward.sampler import outputs_near
 from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.magnitudes import all_set, any_set
@@ -41,23 +38,23 @@ def fits_dense_comparison(measured: MeasuredProblem) -> bool:
     return measured.entries <= KEPT and measured.sampled.point.numel() <= _MOST_COLUMNS
 
 
-def compare_densely(measured: MeasuredProblem, settings: Settings, reconsider: Reconsider) -> Comparison:
+def compare_densely(measured: MeasuredProblem) -> Comparison:
     """Compare every entry, column by column; raises EvaluationError."""
     sampled = measured.sampled
     column_groups = single_columns(sampled.point.numel(), sampled.value.numel(), sampled.point.device)
     claimed = jacobian(measured.backward).T.contiguous()
-    context = judging_context(sampled, measured.noise, measured.lengths, column_groups, claimed, settings)
-    parts, _ = _judged(measured, context, measured.initial.stencil, settings)
-    return compare_verdicts(context, parts, settings, reconsider)
+    context = judging_context(measured, column_groups, claimed)
+    parts, _ = _judged(context, measured.initial.stencil)
+    return compare_verdicts(context, parts)
 
 
-def compare_by_structure(measured: MeasuredProblem, settings: Settings, reconsider: Reconsider) -> Comparison | None:
+def compare_by_structure(measured: MeasuredProblem) -> Comparison | None:
     """Compare by shared column groups and cotangents; None if no structure is found, or if it does not hold."""
     most = _WORTH * measured.sampled.point.numel() if fits_dense_comparison(measured) else _MOST_GROUPS
-    return _by_structure(measured, settings, reconsider, most)
+    return _by_structure(measured, most)
 
 
-def compare_after_sums(measured: MeasuredProblem, settings: Settings, reconsider: Reconsider) -> Comparison | None:
+def compare_after_sums(measured: MeasuredProblem) -> Comparison | None:
     """Compare single entries after random sums have agreed, by a structure that may have more column groups.
 
     None if no structure is found, if it does not hold, or if it would take too many forwards. If the sums differ this
@@ -65,39 +62,29 @@ def compare_after_sums(measured: MeasuredProblem, settings: Settings, reconsider
     """
     sampled = measured.sampled
     most = min(_MOST_AFTER_SUMS, _NUMBERS // (len(sampled.point) + len(sampled.value)))
-    return _by_structure(measured, settings, reconsider, most) if most > _MOST_GROUPS else None
+    return _by_structure(measured, most) if most > _MOST_GROUPS else None
 
 
-def compare_claims(
-    measured: MeasuredProblem, structure: Structure, claimed: Tensor, settings: Settings, reconsider: Reconsider
-) -> Comparison | None:
+def compare_claims(measured: MeasuredProblem, structure: Structure, claimed: Tensor) -> Comparison | None:
     """Compare the claimed entries (M, m) of a structure; None if the forward contradicts it."""
-    groups = structure.column_groups
-    context = judging_context(measured.sampled, measured.noise, measured.lengths, groups, claimed, settings)
-    return compare_column_groups(measured, context, structure, settings, reconsider)
+    return compare_column_groups(judging_context(measured, structure.column_groups, claimed), structure)
 
 
-def compare_column_groups(
-    measured: MeasuredProblem,
-    context: JudgingContext,
-    hypothesis: Structure | None,
-    settings: Settings,
-    reconsider: Reconsider,
-) -> Comparison | None:
+def compare_column_groups(context: JudgingContext, hypothesis: Structure | None) -> Comparison | None:
     """Compare the entries of all column groups; None if the forward contradicts the structure they come from.
 
     The structure is not tested if it is no `hypothesis`, or if a single step settled all groups without a mismatch:
     `sample_single_steps` has checked the sums along a random direction.
     """
-    parts, is_settled = _judged(measured, context, None, settings)
+    parts, is_settled = _judged(context, None)
     if hypothesis is not None and not is_settled:
-        judged, seed = stacked([part for _, part in parts]), settings.seed
+        judged, seed = stacked([part for _, part in parts]), context.settings.seed
         if not (
             _entries_match_directional_difference(context, judged, seed)
             and _pattern_holds(context, judged, hypothesis, seed)
         ):
             return None
-    return compare_verdicts(context, parts, settings, reconsider)
+    return compare_verdicts(context, parts)
 
 
 def claims_match_vjps(backward: Backward, column_groups: ColumnGroups, claimed: Tensor, seed: int) -> bool:
@@ -199,26 +186,23 @@ def _others_unchanged(context: JudgingContext, rough: Tensor, moving: Tensor, ge
     )
 
 
-def _by_structure(
-    measured: MeasuredProblem, settings: Settings, reconsider: Reconsider, most_groups: float
-) -> Comparison | None:
+def _by_structure(measured: MeasuredProblem, most_groups: float) -> Comparison | None:
     """Compare by a detected structure of at most `most_groups` column groups."""
-    structure = find_structure(measured.sampled, measured.lengths, settings.seed, most_groups)
+    seed = measured.settings.seed
+    structure = find_structure(measured.sampled, measured.lengths, seed, most_groups)
     claimed = None if structure is None else claimed_entries(measured.backward, structure)
     if structure is None or claimed is None:
         return None
-    if not claims_match_vjps(measured.backward, structure.column_groups, claimed, settings.seed):
+    if not claims_match_vjps(measured.backward, structure.column_groups, claimed, seed):
         return None
-    return compare_claims(measured, structure, claimed, settings, reconsider)
+    return compare_claims(measured, structure, claimed)
 
 
-def _judged(
-    measured: MeasuredProblem, context: JudgingContext, stencil: Stencil | None, settings: Settings
-) -> tuple[Parts, bool]:
+def _judged(context: JudgingContext, stencil: Stencil | None) -> tuple[Parts, bool]:
     """Return the verdicts on all column groups, and True if single steps show that all entries match.
 
     `stencil` holds the samples at the first steps, if they were taken.
     """
-    settled = sample_single_steps(context, settings.seed, only_cotangents=stencil is not None)
+    settled = sample_single_steps(context, context.settings.seed, only_cotangents=stencil is not None)
     all_match = settled is not None and len(settled[0]) == context.column_groups.count and not any_set(settled[1].doubt)
-    return judge_all(context, partial(apply_excuses, measured, settings.seed), stencil, settled), all_match
+    return judge_all(context, stencil, settled), all_match

@@ -24,7 +24,6 @@ from gradverify.core.decide.comparison import (
 )
 from gradverify.core.decide.context import (
     MeasuredProblem,
-    Reconsider,
     absolute_floor,
     allowance_of,
     focused_problem,
@@ -87,10 +86,10 @@ class _Found:
     foretold: bool  # True if the polynomials predict every sample within the noise, also for outputs in doubt
 
 
-def compare_elementwise(measured: MeasuredProblem, settings: Settings, reconsider: Reconsider) -> Comparison | None:
+def compare_elementwise(measured: MeasuredProblem) -> Comparison | None:
     """Compare all entries of an elementwise function; None if it is not elementwise."""
     samples = sample_elementwise(measured.sampled, measured.lengths, measured.backward.known_vjp[0])
-    claimed = None if samples is None else _claimed(measured, settings.seed, len(samples.step))
+    claimed = None if samples is None else _claimed(measured, measured.settings.seed, len(samples.step))
     if samples is None or claimed is None:
         return None
     function = _Elementwise(
@@ -99,7 +98,7 @@ def compare_elementwise(measured: MeasuredProblem, settings: Settings, reconside
         length=measured.lengths.step.view_as(claimed),
         largest=cache(lambda: magnitude_of(claimed).amax()),
         noise=_relative_noise(measured.sampled, samples),
-        settings=settings,
+        settings=measured.settings,
     )
     found = _screened_in_parts(function, samples)
     many = measured.sampled.point.numel() >= FEW_INPUTS
@@ -113,12 +112,12 @@ def compare_elementwise(measured: MeasuredProblem, settings: Settings, reconside
     structure = elementwise_structure(measured.sampled)
     del samples  # frees the largest tensors held here
     if not stairs and found.doubt.numel() <= _REST * measured.sampled.value.numel():
-        rest = _compare_rest(measured, structure, function, found, reconsider)
+        rest = _compare_rest(measured, structure, function, found)
         if rest is not None:
             judged = None if found.judged is None else with_outputs(found.judged, found.doubt, rest.parts[0].judged)
             matching = all_matching_comparison(found.extremes, measured.entries, _parts(claimed, judged))
             return with_matching_rest(rest, matching)
-    return compare_claims(measured, structure, claimed, settings, reconsider)
+    return compare_claims(measured, structure, claimed)
 
 
 def _screened_in_parts(function: _Elementwise, samples: EntrywiseSamples) -> _Found:
@@ -270,19 +269,18 @@ def _compare_rest(
     structure: Structure,
     function: _Elementwise,
     found: _Found,
-    reconsider: Reconsider,
 ) -> Comparison | None:
     """Compare the entries in doubt of an elementwise function; None if it is not elementwise."""
-    outputs, settings = found.doubt, function.settings
-    focused = focused_problem(measured, outputs, settings)
+    outputs = found.doubt
+    focused = focused_problem(measured, outputs)
     column_groups = groups_of_outputs(structure.column_groups, outputs)
     noise = at_least(focused.noise, function.noise * focused.sampled.value.abs())
     claimed = function.claimed[:, outputs]
-    context = judging_context(focused.sampled, noise, focused.lengths, column_groups, claimed, settings)
+    context = judging_context(focused, column_groups, claimed, noise)
     largest = function.largest().expand(len(outputs))
     context = replace(context, allowance=replace(context.allowance, largest=largest))
     hypothesis = None if found.foretold else replace(structure, column_groups=column_groups)
-    return compare_column_groups(focused, context, hypothesis, settings, reconsider)
+    return compare_column_groups(context, hypothesis)
 
 
 def _parts(claimed: Tensor, judged: Judged | None) -> tuple[JudgedPart, ...]:

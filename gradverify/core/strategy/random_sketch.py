@@ -6,19 +6,16 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import torch
 from torch import Tensor
 
-from gradverify.case import Settings
 from gradverify.core.decide.columns import ConfirmationState, judge_column_groups
 from gradverify.core.decide.compare import relative_tolerance
 from gradverify.core.decide.comparison import Comparison, ComparisonBuilder, Extremes
-from gradverify.core.decide.context import MeasuredProblem, Reconsider, judging_context
+from gradverify.core.decide.context import MeasuredProblem, judging_context
 from gradverify.core.decide.verdict import Code
 from gradverify.core.estimate.column_groups import single_columns
-from gradverify.core.excuses.second_look import apply_excuses
 from gradverify.core.forward.sampler import restricted_to_outputs
 from gradverify.core.model.coordinates import zero_outside
 from gradverify.core.model.limits import Deadline, OutOfTime, require_time
@@ -65,15 +62,14 @@ class _Search:
     ended: bool = False  # the limit on the number of calls ended the search
 
 
-def compare_by_random_sums(
-    measured: MeasuredProblem, entrywise: MeasuredProblem, settings: Settings, reconsider: Reconsider
-) -> Comparison:
+def compare_by_random_sums(measured: MeasuredProblem, entrywise: MeasuredProblem) -> Comparison:
     """Compare random sums over all entries, and search for the wrong entries if they differ.
 
     `entrywise` has the differences by which single entries are judged: those of float64 if the dtype is narrower.
     Raises EvaluationError, UnnamedError if the sums differ and no wrong entry is found or if they show nothing, and
     UnfinishedSearch if they differ when time runs out.
     """
+    settings = measured.settings
     generator = torch.Generator().manual_seed(settings.seed + 4)
     rtol = relative_tolerance(settings.tolerances, measured.sampled.dtypes)
     whole, known_rows = measure_random_sums(measured, rtol, generator), CachedRows(measured.backward)
@@ -87,7 +83,7 @@ def compare_by_random_sums(
             budget = min(left, max(_LEAST, left // (len(searches) - number)))
             _run(search, known_rows, budget, math.ceil(_COLUMNS / len(searches)))
         suspects = {suspect for search in searches for suspect in search.suspects}
-        found = _judged(entrywise, known_rows, suspects, settings, reconsider) if suspects else None
+        found = _judged(entrywise, known_rows, suspects) if suspects else None
         unnamed = [search for search in searches if not _is_explained(search, found)]
     except OutOfTime as end:
         if any(gap.differs and not gap.is_tolerable for gap in whole.gaps):
@@ -184,8 +180,6 @@ def _judged(
     measured: MeasuredProblem,
     known_rows: CachedRows,
     suspects: set[Suspect],
-    settings: Settings,
-    reconsider: Reconsider,
 ) -> Comparison:
     """Judge the suspects, and all other entries in their rows and columns, as a small Jacobian."""
     point = measured.sampled.point
@@ -194,12 +188,11 @@ def _judged(
     sampled = restricted_to_outputs(measured.sampled, places)
     claimed = torch.stack([known_rows[place] for place in places.tolist()], dim=1)
     column_groups = single_columns(len(point), len(places), point.device)
-    context = judging_context(sampled, measured.noise.of(places), measured.lengths, column_groups, claimed, settings)
-    excuse = partial(apply_excuses, measured, settings.seed)
-    judged = judge_column_groups(context, chosen, ConfirmationState(), excuse)
+    context = judging_context(replace(measured, sampled=sampled), column_groups, claimed, measured.noise.of(places))
+    judged = judge_column_groups(context, chosen, ConfirmationState())
     require_time(measured.sampled.problem.deadline)  # without which entries may be unfinished
-    builder = ComparisonBuilder(context=context, keep=settings.max_elements)
-    builder.add(chosen, reconsider(context, chosen, judged))
+    builder = ComparisonBuilder(context=context)
+    builder.add(chosen, context.reconsider(context, chosen, judged))
     return builder.comparison()
 
 

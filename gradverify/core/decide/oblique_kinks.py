@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import torch
 from torch import Tensor
 
-from gradverify.core.decide.context import COLUMNS_EXAMINED, ExcuseContext, JudgingContext
+from gradverify.core.decide.context import JudgingContext
 from gradverify.core.decide.subgradients import ABOVE_NOISE
 from gradverify.core.decide.verdict import Code, Judged, Reason, decide
 from gradverify.core.estimate.column_groups import GroupKind, sum_by_column, value_of_column
@@ -24,6 +24,7 @@ from gradverify.core.model.coordinates import zero_outside
 from gradverify.core.model.magnitudes import all_set, any_set
 from gradverify.core.tuning import CLEARLY_ABOVE, CLEARLY_LESS
 
+_COLUMNS = 96  # coordinates that are examined
 _DIRECTION_PAIRS = 6  # pairs of random directions tested for additivity
 _TEST_STEPS = (2.0**-28, 2.0**-32, 2.0**-36, 2.0**-40)  # steps of the additivity test, relative to the length scale
 _NOT_ADDITIVE = 1e-3  # of the largest derivative: a larger additivity gap, at every step, is not rounding
@@ -36,29 +37,30 @@ _STEP = 2.0**-36  # of the difference quotients there: well inside one smooth pi
 _FACTORS = (1.0, 2.0**12, 2.0**20)  # factors of distance and step, for slopes that noise hides at the one before
 
 
-def excuse_oblique(trial: ExcuseContext, judged: Judged) -> Judged:
+def excuse_oblique(context: JudgingContext, chosen: Tensor, judged: Judged) -> Judged:
     """Turn mismatches between the derivatives of the pieces that meet at an oblique kink into kinks.
 
     More pieces may meet there than are examined: entries beyond the limits become undetermined. If some outputs are on
     such a kink, slopes that noise hides at these small steps are measured from farther away.
     """
-    length = value_of_column(trial.context.column_groups, trial.chosen, own_or_shared(trial.context.lengths))
+    length = value_of_column(context.column_groups, chosen, own_or_shared(context.lengths))
     open_entries = torch.ones_like(judged.kinked)
     for factor in _FACTORS:
-        judged, kinked = _examined(trial, judged, open_entries, factor)
-        hidden = _noise_effect(trial.context, CLEARLY_ABOVE, length, factor)
+        judged, kinked = _examined(context, chosen, judged, open_entries, factor)
+        hidden = _noise_effect(context, CLEARLY_ABOVE, length, factor)
         open_entries = (judged.code == Code.MISMATCH) & (judged.error <= hidden)
         if not any_set(kinked) or not any_set(open_entries):
             break
     return judged
 
 
-def _examined(trial: ExcuseContext, judged: Judged, selected: Tensor, factor: float) -> tuple[Judged, Tensor]:
+def _examined(
+    context: JudgingContext, chosen: Tensor, judged: Judged, selected: Tensor, factor: float
+) -> tuple[Judged, Tensor]:
     """Examine the mismatches in a mask (C, m), with distances and steps multiplied by `factor`.
 
     Returns the verdicts and the mask of outputs with a kink, (m,).
     """
-    context, chosen = trial.context, trial.chosen
     has_several_inputs = (context.column_groups.column_of >= 0).sum(dim=0) > 1
     wrong = selected & (judged.code == Code.MISMATCH) & has_several_inputs
     # A kink that an axis shows may join more pieces than its two, as for differences of sorted inputs.
@@ -68,13 +70,13 @@ def _examined(trial: ExcuseContext, judged: Judged, selected: Tensor, factor: fl
     accused &= column_of < first_cotangent(context.sampled)
     if not any_set(accused):
         return judged, torch.zeros_like(context.sampled.value, dtype=torch.bool)
-    generator = torch.Generator().manual_seed(trial.seed)
+    generator = torch.Generator().manual_seed(context.settings.seed)
     kinked = _has_kink(context, generator, factor)
     accused = accused & kinked
     at_kink, columns = torch.zeros_like(accused), torch.unique(column_of[accused])
-    not_examined = torch.isin(column_of, columns[COLUMNS_EXAMINED:])
-    ranks = min(_MOST_RANKS, max(_RANKS, _RANKS * COLUMNS_EXAMINED // max(1, len(columns))))
-    for column in columns[:COLUMNS_EXAMINED].tolist():
+    not_examined = torch.isin(column_of, columns[_COLUMNS:])
+    ranks = min(_MOST_RANKS, max(_RANKS, _RANKS * _COLUMNS // max(1, len(columns))))
+    for column in columns[:_COLUMNS].tolist():
         peers = _inputs_of(context, (accused & (column_of == column)).any(dim=0))
         state = generator.get_state()
         low, high = _range_of_slopes(context, column, _neighbours(context, column, generator, peers, ranks), factor)

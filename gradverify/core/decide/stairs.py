@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gradverify.core.decide.context import ExcuseContext, JudgingContext
+from gradverify.core.decide.context import JudgingContext
 from gradverify.core.decide.verdict import Code, Judged, Reason, decide
 from gradverify.core.estimate.samples import Samples, central_differences, is_vanished, set_to_finest
 from gradverify.core.estimate.smoothness import LOW
@@ -27,13 +27,12 @@ _DISTANCES = (0.3, 1.0, 3.0, 6.0)  # distances on either side, in length scales,
 _HEIGHTS = 4.0  # heights of a stair: error of a difference of two samples
 
 
-def excuse_stairs(trial: ExcuseContext, judged: Judged) -> Judged:
+def excuse_stairs(context: JudgingContext, chosen: Tensor, judged: Judged) -> Judged:
     """Make mismatches undetermined if the point lies on a stair and larger steps agree with the claim.
 
     Either the output is constant on the stair and everywhere around, and the noise of its tensor is that of stairs; or,
     at order 2, the finest steps show the slope of one stair, whose height is small beside the gradient.
     """
-    context, chosen = trial.context, trial.chosen
     accused, claimed = judged.code == Code.MISMATCH, context.claimed[chosen]
     constant = accused & (claimed != 0) & (judged.numeric.abs() <= judged.bar)
     height = torch.zeros_like(context.sampled.value)

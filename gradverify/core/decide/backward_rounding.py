@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from gradverify.core.backward.batched_vjp import many_vjps, row_cotangent
-from gradverify.core.backward.vjps import Backward, Graph, Reuse
+from gradverify.core.backward.vjps import Backward, Graph, Reuse, fails_later
 from gradverify.core.decide.compare import is_resolved
-from gradverify.core.decide.context import ExcuseContext, of_column_groups
+from gradverify.core.decide.context import JudgingContext, of_column_groups
 from gradverify.core.decide.verdict import Code, Judged, Reason, decide
 from gradverify.core.estimate.column_groups import GroupKind, disjoint_rows
 from gradverify.core.estimate.samples import BAR_FACTOR
@@ -46,23 +46,31 @@ class _RowGroups:
     cotangents: Tensor  # (K, all outputs) of each group: the sum of the unit vectors of its outputs
 
 
-def excuse_backward_rounding(trial: ExcuseContext, judged: Judged) -> Judged:
-    """Excuse errors that rounding in backward explains, of its last digits or by what its claims scatter."""
-    judged = _up_to_last_digits(trial, judged)
-    return _up_to_low_precision(trial, judged) if trial.context.sampled.backward_eps else _up_to_scatter(trial, judged)
+def excuse_backward_rounding(context: JudgingContext, chosen: Tensor, judged: Judged) -> Judged:
+    """Excuse errors that rounding in backward explains, of its last digits or by what its claims scatter.
 
-
-def _up_to_last_digits(trial: ExcuseContext, judged: Judged) -> Judged:
-    """Excuse small errors of claims that are zero or a multiple of the last digit of the claims around the point."""
-    claimed = trial.context.claimed[trial.chosen]
-    small = (judged.code == Code.MISMATCH) & (
-        judged.error <= small_error(trial.context.sampled.eps, trial.context.claimed)
+    A graph whose vjps no longer repeat is marked as worn first, at the cost of a vjp: its mismatches do not count.
+    """
+    fails_later(context.backward)
+    judged = _up_to_last_digits(context, chosen, judged)
+    return (
+        _up_to_low_precision(context, chosen, judged)
+        if context.sampled.backward_eps
+        else _up_to_scatter(context, chosen, judged)
     )
+
+
+def _up_to_last_digits(context: JudgingContext, chosen: Tensor, judged: Judged) -> Judged:
+    """Excuse small errors of claims that are zero or a multiple of the last digit of the claims around the point."""
+    claimed = context.claimed[chosen]
+    small = (judged.code == Code.MISMATCH) & (judged.error <= small_error(context.sampled.eps, context.claimed))
     if not any_set(small):
         return judged
-    groups = _group_rows(trial, small)
-    around = _entries(trial, trial.backward, groups, _opposite_displacements(trial, [1.0] * NEARBY_POINTS))
-    unit = trial.context.sampled.eps * around.abs().nan_to_num(0.0, 0.0, 0.0).amax(dim=0).clamp(max=1.0)
+    groups = _group_rows(context, chosen, small)
+    around = _entries(
+        context, chosen, context.backward, groups, _opposite_displacements(context, [1.0] * NEARBY_POINTS)
+    )
+    unit = context.sampled.eps * around.abs().nan_to_num(0.0, 0.0, 0.0).amax(dim=0).clamp(max=1.0)
     last_digit = torch.where(_is_multiple_of_last_digit(claimed, unit), _LAST_DIGIT_UNITS * unit, 0.0)
     allowed = judged.allowed + torch.where(claimed == 0, CANCELLATION_UNITS * unit, last_digit)
     excused = small & (judged.error <= allowed)
@@ -70,23 +78,25 @@ def _up_to_last_digits(trial: ExcuseContext, judged: Judged) -> Judged:
     return _decided(judged, groups, small, rules, allowed=torch.where(excused, allowed, judged.allowed))
 
 
-def _up_to_low_precision(trial: ExcuseContext, judged: Judged) -> Judged:
+def _up_to_low_precision(context: JudgingContext, chosen: Tensor, judged: Judged) -> Judged:
     """Excuse claims in low precision if the same backward is right in float64.
 
     Either the error is small, or the claim lies between those in float64 at points within backward's rounding of the
     inputs, as that of another branch does. A claim of zero needs the second: underflow is no small error. Errors that
     do not exceed the scatter of the claims' errors at these points become undetermined, right or not.
     """
-    context, wrong = trial.context, judged.code == Code.MISMATCH
+    wrong = judged.code == Code.MISMATCH
     if not any_set(wrong):
         return judged
-    groups, claimed, numeric = _group_rows(trial, wrong), context.claimed[trial.chosen], judged.numeric
+    groups, claimed, numeric = _group_rows(context, chosen, wrong), context.claimed[chosen], judged.numeric
     points = [
         torch.zeros_like(context.sampled.point),
-        *_opposite_displacements(trial, [INPUT_EPS * context.sampled.eps] * NEARBY_POINTS),
+        *_opposite_displacements(context, [INPUT_EPS * context.sampled.eps] * NEARBY_POINTS),
     ]
-    in_float64 = _entries(trial, replace(trial.backward, problem=context.sampled.problem), groups, points)
-    errors = _entries(trial, trial.backward, groups, points) - torch.where(in_float64.isnan(), 0.0, in_float64)
+    in_float64 = _entries(context, chosen, replace(context.backward, problem=context.sampled.problem), groups, points)
+    errors = _entries(context, chosen, context.backward, groups, points) - torch.where(
+        in_float64.isnan(), 0.0, in_float64
+    )
     right = wrong & ((in_float64[0] - numeric).abs() <= BAR_FACTOR * judged.bar + _RIGHT * numeric.abs())
     small = right & (judged.error <= small_error(context.sampled.eps, context.claimed))
     small &= (claimed * numeric > 0) & (judged.error <= numeric.abs())
@@ -99,28 +109,28 @@ def _up_to_low_precision(trial: ExcuseContext, judged: Judged) -> Judged:
     return _decided(judged, groups, wrong, rules, allowed=allowed, bar=bar)
 
 
-def _up_to_scatter(trial: ExcuseContext, judged: Judged) -> Judged:
+def _up_to_scatter(context: JudgingContext, chosen: Tensor, judged: Judged) -> Judged:
     """Make errors undetermined that do not exceed the scatter of the claims from a few ulps to 2⁻³⁶ away.
 
     Errors as small as numbers around 1 may leave are excused if that scatter hides no derivative of any consequence.
     """
-    context, small = trial.context, small_error(trial.context.sampled.eps, trial.context.claimed[:0])
+    small = small_error(context.sampled.eps, context.claimed[:0])
     row_size = torch.cat([context.claimed, judged.numeric]).abs().nan_to_num(0.0, 0.0, 0.0).amax(dim=0)
     largest = (_LARGEST_SCATTER * row_size).clamp(min=small)
     wrong = (judged.code == Code.MISMATCH) & (judged.error <= EXPLAINED * largest)
     if not any_set(wrong):
         return judged
-    groups = _group_rows(trial, wrong)
-    points = _opposite_displacements(trial, [2.0**k * context.sampled.eps for k in range(1, _SCATTER_PAIRS + 1)])
-    few = _means_of_opposites(trial, groups, points, range(0, _SCATTER_PAIRS, _FEW_SCATTER))
+    groups = _group_rows(context, chosen, wrong)
+    points = _opposite_displacements(context, [2.0**k * context.sampled.eps for k in range(1, _SCATTER_PAIRS + 1)])
+    few = _means_of_opposites(context, chosen, groups, points, range(0, _SCATTER_PAIRS, _FEW_SCATTER))
     more = (CLEARLY_ABOVE * (few.amax(dim=0) - few.amin(dim=0))).clamp(min=small)  # the scatter there may be, at most
     if not any_set(wrong & (judged.error <= EXPLAINED * more)):
         return judged
     rest = [pair for pair in range(_SCATTER_PAIRS) if pair % _FEW_SCATTER]
-    means = torch.cat([few, _means_of_opposites(trial, groups, points, rest)])
+    means = torch.cat([few, _means_of_opposites(context, chosen, groups, points, rest)])
     scatter = means.amax(dim=0) - means.amin(dim=0)
     excused = wrong & (judged.error <= EXPLAINED * scatter) & (scatter <= largest)
-    resolved = is_resolved(scatter, judged.numeric.abs(), of_column_groups(context.allowance, trial.chosen))
+    resolved = is_resolved(scatter, judged.numeric.abs(), of_column_groups(context.allowance, chosen))
     match = excused & resolved & (judged.error <= small)
     rules = [(excused, Reason.BACKWARD_NOISE), (match, Reason.BACKWARD_RESOLUTION)]
     bar = torch.where(excused, judged.error, judged.bar)
@@ -128,11 +138,11 @@ def _up_to_scatter(trial: ExcuseContext, judged: Judged) -> Judged:
 
 
 def _means_of_opposites(
-    trial: ExcuseContext, groups: _RowGroups, points: Sequence[Tensor], pairs: Sequence[int]
+    context: JudgingContext, chosen: Tensor, groups: _RowGroups, points: Sequence[Tensor], pairs: Sequence[int]
 ) -> Tensor:
     """Return the mean entries of some pairs of opposite points, where a linear trend is no error; (pairs, C, m)."""
     both = [points[pair + half] for half in (0, _SCATTER_PAIRS) for pair in pairs]
-    entries = _entries(trial, trial.backward, groups, both)
+    entries = _entries(context, chosen, context.backward, groups, both)
     return entries.view(2, len(pairs), *entries.shape[1:]).mean(dim=0)
 
 
@@ -160,12 +170,11 @@ def _is_multiple_of_last_digit(claimed: Tensor, unit: Tensor) -> Tensor:
     return (digit > 0) & (claimed.remainder(digit.clamp(min=torch.finfo(torch.float64).tiny)) == 0)
 
 
-def _group_rows(trial: ExcuseContext, wanted: Tensor) -> _RowGroups:
+def _group_rows(context: JudgingContext, chosen: Tensor, wanted: Tensor) -> _RowGroups:
     """Return groups of the rows with entries in the mask `wanted` (C, m), as many as the limit and memory allow.
 
     Without a known sparsity pattern, two rows have a common input if both claim a nonzero entry for it.
     """
-    context, chosen = trial.context, trial.chosen
     outputs = wanted.any(dim=0).nonzero().squeeze(1)
     column_of = context.column_groups.column_of[:, outputs]
     reaches = column_of >= 0
@@ -181,35 +190,40 @@ def _group_rows(trial: ExcuseContext, wanted: Tensor) -> _RowGroups:
     else:
         number = disjoint_rows(reached, no_input, rank, limit)
     grouped = number >= 0
-    cotangents = torch.zeros(int(number.max()) + 1, len(trial.backward.known_vjp[0]), dtype=torch.float64)
+    cotangents = torch.zeros(int(number.max()) + 1, len(context.backward.known_vjp[0]), dtype=torch.float64)
     cotangents[number[grouped].cpu(), output_indices(context.sampled, outputs[grouped]).cpu()] = 1.0
     group_of = torch.full((wanted.shape[1],), -1, dtype=torch.long, device=outputs.device)
     group_of[outputs] = number
     return _RowGroups(group_of=group_of, cotangents=cotangents)
 
 
-def _opposite_displacements(trial: ExcuseContext, distances: Sequence[float]) -> list[Tensor]:
+def _opposite_displacements(context: JudgingContext, distances: Sequence[float]) -> list[Tensor]:
     """Return a random displacement by about each distance, then their opposites in the same order; each (n,).
 
     The distances are relative to the length scales.
     """
-    generator, length = torch.Generator().manual_seed(trial.seed + 8), own_or_shared(trial.context.lengths)
+    generator, length = torch.Generator().manual_seed(context.settings.seed + 8), own_or_shared(context.lengths)
     half = [random_magnitudes(distance * length, generator) for distance in distances]
     return [*half, *(-displacement for displacement in half)]
 
 
-def _entries(trial: ExcuseContext, backward: Backward, groups: _RowGroups, moves: Iterable[Tensor]) -> Tensor:
+def _entries(
+    context: JudgingContext, chosen: Tensor, backward: Backward, groups: _RowGroups, moves: Iterable[Tensor]
+) -> Tensor:
     """Return the entries from vjps at N displaced points, (N, C, m); nan for rows in no group, or if backward raises.
 
     The points are rounded to the primals' own dtypes. One graph serves all vjps at a point if it does at the original
     point; otherwise each vjp records its own.
     """
-    column_of, scale = trial.context.column_groups.column_of[trial.chosen], row_cotangent(backward)
-    known, own = (groups.group_of >= 0) & (column_of >= 0), [primal.tensor for primal in trial.backward.problem.primals]
+    column_of, scale = context.column_groups.column_of[chosen], row_cotangent(backward)
+    known, own = (
+        (groups.group_of >= 0) & (column_of >= 0),
+        [primal.tensor for primal in context.backward.problem.primals],
+    )
     reuse = Reuse.SHARED if backward.graph.reuse is Reuse.SHARED else Reuse.FRESH
     entries = []
     for move in moves:
-        problem = _problem_at(backward.problem, flatten(unflatten(trial.context.sampled.point + move, own)))
+        problem = _problem_at(backward.problem, flatten(unflatten(context.sampled.point + move, own)))
         try:
             there = replace(backward, problem=problem, tape=record(problem), graph=Graph(reuse=reuse))
             vjps = many_vjps(there, scale * groups.cotangents) / scale

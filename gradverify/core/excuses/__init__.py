@@ -1,1 +1,0 @@
-"""Explanations of a mismatch other than a wrong gradient, one per file."""
