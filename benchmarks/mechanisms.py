@@ -74,7 +74,7 @@ def _no_step_agrees(sampled: Any, samples: Any, claimed: Any) -> Any:
     return torch.zeros_like(claimed, dtype=torch.bool)
 
 
-def _no_slight_kink(sampled: Any, samples: Any, level: Any, smooth: Any, *sides: Any) -> Any:
+def _no_slight_kink(smooth: Any, left: Any, right: Any) -> Any:
     return torch.zeros_like(smooth.value, dtype=torch.bool)
 
 
@@ -97,7 +97,7 @@ def _excuse(function: Function) -> Mechanism:
         group=Group.EXCUSE,
         module=function.__module__.removeprefix("gradverify.core."),
         function=function.__name__,
-        replacement=_argument(1),
+        replacement=_argument(2),
     )
 
 
@@ -121,9 +121,9 @@ _SCREENED = screen.screened  # kept, since `_all_in_doubt` replaces it
 
 MECHANISMS: tuple[Mechanism, ...] = (
     *map(_excuse, EXCUSES),
-    _part("last digits", "backward_rounding", "_up_to_last_digits", _argument(1)),
-    _part("low precision", "backward_rounding", "_up_to_low_precision", _argument(1)),
-    _part("scatter of backward", "backward_rounding", "_up_to_scatter", _argument(1)),
+    _part("last digits", "backward_rounding", "_up_to_last_digits", _argument(2)),
+    _part("low precision", "backward_rounding", "_up_to_low_precision", _argument(2)),
+    _part("scatter of backward", "backward_rounding", "_up_to_scatter", _argument(2)),
     _part("constant stairs", "stairs", "_agrees_up_to_stairs", _no_claim_agrees),
     _part("sloping stairs", "stairs", "_agrees_with_larger_steps", _no_step_agrees),
     _noise("differences of samples", "forward.noise", "noise_in", lambda samples: torch.zeros_like(samples[0])),
@@ -148,9 +148,9 @@ MECHANISMS: tuple[Mechanism, ...] = (
     _look("first look", "decide.screen", "screened", _all_in_doubt),
     _look("single steps", "strategy.single_step", "sample_single_steps", _nothing),
     _other("propagated nan", "decide.columns", "_with_propagated_nan", _argument(2)),
-    _other("finer steps", "decide.ladder", "_by_finer_steps", _argument(3)),
+    _other("finer steps", "decide.ladder", "_by_finer_steps", _argument(4)),
     _other("constant between jumps", "decide.ladder", "_on_level_ground", _argument(3)),
-    _other("slight kink", "estimate.nonsmooth", "_is_slight_kink", _no_slight_kink),
+    _other("slight kink", "estimate.nonsmooth", "_may_be_slight_kink", _no_slight_kink),
     _other("rows at a tie", "decide.subgradients", "_suspects", lambda near, kinked, generator: iter(())),
 )  # fmt: skip
 

@@ -51,6 +51,10 @@ _BRANCH = {
 }
 
 LOW_PRECISION: tuple[Specimen, ...] = (
+    specimen(
+        "straight line and a float16 sine", lambda x: 3 * x + 0.026 * (0.023 * x + 1.2).half().sin().double(), _L,
+        "open at order 2", x=at([0.61]),
+    ),
     *(
         specimen(
             f"{title} branch that rounding decides",

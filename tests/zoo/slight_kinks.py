@@ -35,6 +35,13 @@ def _right() -> Iterator[Specimen]:
         for where, distance in _PLACES:
             function = _bent(curve, weight, 1.0 + distance)
             yield specimen(f"{name} with a slight kink {where}", function, _K, "open at order 2", x=at([1.0]))
+    several = at([1.0, 1.45, 1.9])  # a line that moves all of them has few steps
+    yield specimen("reciprocals, one with a slight kink", _bent(torch.reciprocal, 1e-6, 1.0), _K, x=several)
+    yield specimen(
+        "exponential with a slight kink of its slope", lambda x: x.exp() + 1e-6 * (x - 1).relu() ** 2, _K, x=at([1.0])
+    )
+    beside = _bent(lambda x: (x.exp() + 1000) - 1000, 2e-6, 1.0)  # noise that finer steps do not show
+    yield specimen("exponential beside 1000 with a slight kink", beside, _K, "open at order 2", x=at([1.0]))
 
 
 def _wrong() -> Iterator[Wrong]:

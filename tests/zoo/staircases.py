@@ -65,6 +65,17 @@ STAIRCASES: tuple[Specimen, ...] = (
 )
 
 WRONG_STAIRCASES: tuple[Wrong, ...] = (
+    wrong(
+        "two roundings, one with the wrong sign",
+        with_backward(
+            lambda x: torch.cat([(x / 0.014).round() * 0.014, (x / 0.1).round() * 0.1]), lambda g, x: g[:1] - g[1:]
+        ),
+        "x",
+        (1,),
+        (0,),
+        _C,
+        x=at([0.8]),
+    ),
     wrong("rounded to whole numbers", _rounded(1.0), "x", (0, 0), (0, 0), _S, x=normal(4, 5)),
     wrong("floored to thirds", _floored(0.3), "x", (0, 0), (0, 0), _S, x=normal(4, 5)),
     wrong(

@@ -98,12 +98,12 @@ def _judged_with_noise(context: JudgingContext, samples: Samples, height: Tensor
         other = _verdicts_by(context, samples, _classified(context, upper, samples, height))
         unsure = (other.code == Code.MATCH) & ~context.noise.persistent
         judged = replaced(judged, unclear, decide(other, [(unsure, Reason.NOISE_OR_KINK)]))
-    return _on_level_ground(context, samples, local, _by_finer_steps(context, samples, height, judged)), local
+    return _on_level_ground(context, samples, local, _by_finer_steps(context, samples, height, local, judged)), local
 
 
 def _classified(context: JudgingContext, noise: Noise, samples: Samples, height: Tensor | None) -> LadderResult:
     own = value_of_column(context.column_groups, samples.chosen, context.lengths.own)
-    return classify_ladder(context.sampled, noise, samples, own, height)
+    return classify_ladder(context.sampled, noise, samples, own, height, sparse=context.sparse)
 
 
 def _on_level_ground(context: JudgingContext, samples: Samples, local: LadderResult, judged: Judged) -> Judged:
@@ -121,7 +121,9 @@ def _on_level_ground(context: JudgingContext, samples: Samples, local: LadderRes
     return replaced(judged, candidates & (width > 0), judge_smooth(claimed, constant, allowance, allowance.zero))
 
 
-def _by_finer_steps(context: JudgingContext, samples: Samples, height: Tensor | None, judged: Judged) -> Judged:
+def _by_finer_steps(
+    context: JudgingContext, samples: Samples, height: Tensor | None, local: LadderResult, judged: Judged
+) -> Judged:
     """Judge mismatches and kinks by the finest steps if these show that the noise is variation of the function.
 
     Steps longer than a ripple average it out, and kinks of other inputs may look like noise. Noise has no derivative at
@@ -133,8 +135,11 @@ def _by_finer_steps(context: JudgingContext, samples: Samples, height: Tensor | 
         return judged
     other = _verdicts_by(context, samples, _classified(context, rounding_only(noise, context.sampled), samples, height))
     difference = (other.numeric - judged.numeric).abs()
-    # Beside a kink the slope may be 0, if that is no stair of rounding: the claim would show at the largest step.
-    accused &= ~kink | (difference * samples.forth[:, 0] > CLEARLY_ABOVE * upper)
+    # Beside a kink the slope may be 0, if that is no stair of rounding: the claim would show at the largest step. The
+    # mean of the two slopes is what differences show at the kink itself.
+    distance = (other.numeric - local.estimate.value).abs()
+    at_mean = local.kink & (distance <= BAR_FACTOR * (other.bar + local.estimate.bar))
+    accused &= ~kink | (~at_mean & (difference * samples.forth[:, 0] > CLEARLY_ABOVE * upper))
     slope = torch.where(kink, difference, other.numeric.abs())
     definite = BAR_FACTOR * other.bar <= CLEARLY_LESS * torch.minimum(difference, slope)
     agrees = (other.code == Code.MATCH) | ((other.code == Code.UNDETERMINED) & (other.error <= other.allowed))

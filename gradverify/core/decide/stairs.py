@@ -11,9 +11,9 @@ from gradverify.core.estimate.samples import Samples, central_differences, is_va
 from gradverify.core.estimate.smoothness import LOW
 from gradverify.core.estimate.stencil import sample
 from gradverify.core.estimate.tableau import every_second, halving_steps, steps_down_to
-from gradverify.core.forward.noise import direction_of
+from gradverify.core.forward.noise import MAX_FALL, direction_of
 from gradverify.core.forward.sampler import Sampler, magnitudes, outputs_near
-from gradverify.core.forward.step_noise import SMALL_STEP, noise_at_spacings, persistent
+from gradverify.core.forward.step_noise import RUN, SMALL_STEP, noise_at_spacings
 from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.limits import chunks
 from gradverify.core.model.magnitudes import any_set
@@ -105,6 +105,8 @@ def _least_rise(context: JudgingContext, rises: Tensor) -> Tensor:
 
 def _stair_heights(context: JudgingContext) -> Tensor:
     """Return the height of each output's stairs, (m,); 0 if the noise of its tensor is not that of stairs."""
-    levels = noise_at_spacings(context.sampled, direction_of(context.lengths, 0))
-    height = persistent(torch.stack([magnitudes(context.sampled, level) for level in levels]))
+    noise = noise_at_spacings(context.sampled, direction_of(context.lengths, 0)).nan_to_num(0.0)
+    runs = torch.stack([magnitudes(context.sampled, level) for level in noise]).unfold(0, RUN + 1, 1)
+    steady = (runs.amax(dim=2) <= MAX_FALL * runs.amin(dim=2)) & (runs.amin(dim=2) > 0)
+    height = torch.where(steady, runs.amax(dim=2), 0.0).amax(dim=0)
     return torch.where(height <= _HIGHEST_STAIR * context.sampled.size, height, 0.0)

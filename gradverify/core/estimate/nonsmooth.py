@@ -85,12 +85,12 @@ class LadderResult:
 
 
 def classify_ladder(
-    sampled: Sampler, noise: Noise, samples: Samples, own: Tensor, known: Tensor | None = None
+    sampled: Sampler, noise: Noise, samples: Samples, own: Tensor, known: Tensor | None = None, *, sparse: bool = False
 ) -> LadderResult:
     """Classify every entry of a ladder of samples as smooth, kink, jump or edge, and estimate its derivative.
 
     `own` (C, 1 or m) is the magnitude of the input. `known` (C, m) is the height of stairs found with a shorter ladder,
-    which finer steps may hide again.
+    which finer steps may hide again. Of a `sparse` ladder, every second step is too few to tell a slight kink.
     """
     height = stair_height(sampled, samples)
     if known is not None:
@@ -118,7 +118,9 @@ def classify_ladder(
     reach = samples.forth.expand_as(shape.size)
     steepest = _steepest(sampled, samples)
     low, high, outer = accepted_interval(left, right, smooth, size)
-    slight = ~(nonsmooth | edge) & _is_slight_kink(sampled, samples, measured, smooth, left, right)
+    slight = ~(nonsmooth | edge) & _may_be_slight_kink(smooth, left, right)
+    if not sparse and any_set(slight):
+        slight &= _has_gap_in_halves(sampled, samples, measured, right.value - left.value)
     low, high = (
         torch.where(slight, end(left.value, right.value), each)
         for end, each in ((torch.minimum, low), (torch.maximum, high))
@@ -151,30 +153,28 @@ def classify_ladder(
     )
 
 
-def _is_slight_kink(
-    sampled: Sampler, samples: Samples, level: Tensor, smooth: Estimate, left: Estimate, right: Estimate
-) -> Tensor:
-    """Mask of kinks that the curvature of the function hides, (C, m).
+def _may_be_slight_kink(smooth: Estimate, left: Estimate, right: Estimate) -> Tensor:
+    """Mask of entries that look like a kink that the curvature of the function hides, (C, m).
 
     At such a kink, of a small weight times the absolute value of an input, central differences converge to the mean of
-    the two slopes with a small bar. The one-sided slopes `left` and `right` differ by more than their bars, and by the
-    same from every second step as from the others.
+    the two slopes with a small bar. The slopes `left` and `right` of the point differ by more than their bars.
     """
-    gap, middle = right.value - left.value, (left.value + right.value) / 2
-    slack = SMALL_PART * gap.abs()
-    slight = gap.abs() <= _SLIGHT * torch.maximum(left.value.abs(), right.value.abs())
-    slight &= (gap.abs() > BAR_FACTOR * (left.bar + right.bar)) & ((smooth.value - middle).abs() <= slack)
-    if not any_set(slight):
-        return slight
+    gap, middle = (right.value - left.value).abs(), (left.value + right.value) / 2
+    slight = gap <= _SLIGHT * torch.maximum(left.value.abs(), right.value.abs())
+    return slight & (gap > BAR_FACTOR * (left.bar + right.bar)) & ((smooth.value - middle).abs() <= SMALL_PART * gap)
+
+
+def _has_gap_in_halves(sampled: Sampler, samples: Samples, level: Tensor, gap: Tensor) -> Tensor:
+    """Mask of entries whose two slopes differ by the same `gap` (C, m) from every second step as from the others."""
+    has_gap = torch.ones_like(gap, dtype=torch.bool)
     for first in (0, 1):
-        other = every_second_step(samples, first)
         noise = level[:, first::2]
-        left, right = sides(sampled, other, noise, torch.ones_like(noise, dtype=torch.bool))
+        every = torch.ones_like(noise, dtype=torch.bool)
+        left, right = sides(sampled, every_second_step(samples, first), noise, every)
         again = right.value - left.value
-        slight &= (torch.minimum(gap.abs(), again.abs()) > BAR_FACTOR * (left.bar + right.bar)) & (
-            (again - gap).abs() <= slack
-        )
-    return slight
+        has_gap &= torch.minimum(gap.abs(), again.abs()) > BAR_FACTOR * (left.bar + right.bar)
+        has_gap &= (again - gap).abs() <= SMALL_PART * gap.abs()
+    return has_gap
 
 
 def _raised(samples: Samples, unsteady: Tensor, level: Tensor) -> Tensor:

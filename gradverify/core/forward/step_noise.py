@@ -47,22 +47,21 @@ def with_stairs(noise: Noise, sampled: Sampler, lengths: LengthScales) -> Noise:
 
 def _height(sampled: Sampler, sides: Sequence[Tensor], most: float) -> Tensor:
     """Return the height of the stairs, at most `most`, from the noise (K, m) on each of two sides; (m,)."""
-    forth, back = (persistent(side, most) for side in sides)
+    forth, back = (_persistent(side, most) for side in sides)
     both = (forth > 0) & (back > 0)
     return pooled(sampled, torch.where(both, torch.minimum(forth, back), torch.maximum(forth, back)))
 
 
-def persistent(levels: Tensor, most: float = torch.inf) -> Tensor:
+def _persistent(levels: Tensor, most: float = torch.inf) -> Tensor:
     """Return the largest noise, up to `most`, that also shows at finer spacings; (m,).
 
-    `levels` (K, m) is the noise at spacings that each halve the one before. The variation of a kink falls by 2 from one
-    to the next. Variation that only the finest spacings resolve persists down to these; it is left out because it then
-    falls twice in a row, where noise vanishes at once.
+    `levels` (K, m) is the noise at spacings that each halve the one before. A level is compared with the median of the
+    next three, because a single estimate may be too small by chance.
     """
     levels = levels.nan_to_num(0.0, 0.0, 0.0)
-    finer = levels.unfold(0, RUN, 1).amin(dim=2)[1:]
-    persists = (levels[: len(finer)] <= MAX_FALL * finer) & ~_is_smooth(levels)[: len(finer)]
-    return torch.where(persists & (levels[: len(finer)] <= most), levels[: len(finer)], 0.0).amax(dim=0)
+    finer = levels.unfold(0, RUN, 1).median(dim=2).values[1:]
+    levels = levels[: len(finer)]
+    return torch.where((levels <= MAX_FALL * finer) & (levels <= most), levels, 0.0).amax(dim=0)
 
 
 def _is_smooth(levels: Tensor) -> Tensor:
@@ -83,11 +82,13 @@ def noise_at(sampled: Sampler, lengths: LengthScales, spacing: float) -> Tensor:
 def persistent_noise(sampled: Sampler, lengths: LengthScales) -> Tensor:
     """Return the largest noise at any spacing that also shows at finer ones; (m,).
 
-    This finds stairs of rounding wider than the gaps between the samples of `measure`. Infinite where the forward is
-    not finite at any spacing.
+    This finds stairs of rounding wider than the gaps between the samples of `measure`. Variation that only the finest
+    spacings resolve would persist down to these, and counts as none. Infinite where the forward is not finite at any
+    spacing.
     """
     levels = noise_at_spacings(sampled, direction_of(lengths, 0))
-    return persistent(levels).masked_fill_(levels.isnan().all(dim=0), torch.inf)
+    noise = _persistent(levels.masked_fill(_is_smooth(levels), 0.0))
+    return noise.masked_fill_(levels.isnan().all(dim=0), torch.inf)
 
 
 def not_rounded_beside_one(sampled: Sampler, lengths: LengthScales) -> Tensor:
