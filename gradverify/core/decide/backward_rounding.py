@@ -47,17 +47,15 @@ class _RowGroups:
 
 
 def excuse_backward_rounding(context: JudgingContext, chosen: Tensor, judged: Judged) -> Judged:
-    """Excuse errors that rounding in backward explains, of its last digits or by what its claims scatter.
+    """Excuse errors that rounding in backward explains, of their last digits or as large as their scatter.
 
     A graph whose vjps no longer repeat is marked as worn first, at the cost of a vjp: its mismatches do not count.
     """
     fails_later(context.backward)
     judged = _up_to_last_digits(context, chosen, judged)
-    return (
-        _up_to_low_precision(context, chosen, judged)
-        if context.sampled.backward_eps
-        else _up_to_scatter(context, chosen, judged)
-    )
+    if context.sampled.backward_eps:
+        return _up_to_low_precision(context, chosen, judged)
+    return _up_to_scatter(context, chosen, judged)
 
 
 def _up_to_last_digits(context: JudgingContext, chosen: Tensor, judged: Judged) -> Judged:
@@ -67,9 +65,8 @@ def _up_to_last_digits(context: JudgingContext, chosen: Tensor, judged: Judged) 
     if not any_set(small):
         return judged
     groups = _group_rows(context, chosen, small)
-    around = _entries(
-        context, chosen, context.backward, groups, _opposite_displacements(context, [1.0] * NEARBY_POINTS)
-    )
+    points = _opposite_displacements(context, [1.0] * NEARBY_POINTS)
+    around = _entries(context, chosen, context.backward, groups, points)
     unit = context.sampled.eps * around.abs().nan_to_num(0.0, 0.0, 0.0).amax(dim=0).clamp(max=1.0)
     last_digit = torch.where(_is_multiple_of_last_digit(claimed, unit), _LAST_DIGIT_UNITS * unit, 0.0)
     allowed = judged.allowed + torch.where(claimed == 0, CANCELLATION_UNITS * unit, last_digit)
@@ -94,9 +91,8 @@ def _up_to_low_precision(context: JudgingContext, chosen: Tensor, judged: Judged
         *_opposite_displacements(context, [INPUT_EPS * context.sampled.eps] * NEARBY_POINTS),
     ]
     in_float64 = _entries(context, chosen, replace(context.backward, problem=context.sampled.problem), groups, points)
-    errors = _entries(context, chosen, context.backward, groups, points) - torch.where(
-        in_float64.isnan(), 0.0, in_float64
-    )
+    in_own_dtype = _entries(context, chosen, context.backward, groups, points)
+    errors = in_own_dtype - torch.where(in_float64.isnan(), 0.0, in_float64)
     right = wrong & ((in_float64[0] - numeric).abs() <= BAR_FACTOR * judged.bar + _RIGHT * numeric.abs())
     small = right & (judged.error <= small_error(context.sampled.eps, context.claimed))
     small &= (claimed * numeric > 0) & (judged.error <= numeric.abs())
@@ -216,10 +212,8 @@ def _entries(
     point; otherwise each vjp records its own.
     """
     column_of, scale = context.column_groups.column_of[chosen], row_cotangent(backward)
-    known, own = (
-        (groups.group_of >= 0) & (column_of >= 0),
-        [primal.tensor for primal in context.backward.problem.primals],
-    )
+    known = (groups.group_of >= 0) & (column_of >= 0)
+    own = [primal.tensor for primal in context.backward.problem.primals]
     reuse = Reuse.SHARED if backward.graph.reuse is Reuse.SHARED else Reuse.FRESH
     entries = []
     for move in moves:

@@ -177,8 +177,7 @@ def with_matching_rest(rest: Comparison, matching: Comparison) -> Comparison:
 
 
 def compare_verdicts(context: JudgingContext, parts: Parts) -> Comparison:
-    """Return the comparison of all column groups, after judging rows at kinks as a whole, and after
-    the `reconsider` of the context.
+    """Return the comparison of all column groups, after judging rows at kinks as a whole, and after `reconsider`.
 
     Neither changes a match or a mismatch. When time runs out, all other entries are UNFINISHED.
     """

@@ -33,23 +33,22 @@ def excuse_stairs(context: JudgingContext, chosen: Tensor, judged: Judged) -> Ju
     Either the output is constant on the stair and everywhere around, and the noise of its tensor is that of stairs; or,
     at order 2, the finest steps show the slope of one stair, whose height is small beside the gradient.
     """
-    accused, claimed = judged.code == Code.MISMATCH, context.claimed[chosen]
-    constant = accused & (claimed != 0) & (judged.numeric.abs() <= judged.bar)
+    wrong, claimed = judged.code == Code.MISMATCH, context.claimed[chosen]
+    second_order = context.sampled.problem.order > 1
+    constant = wrong & (claimed != 0) & (judged.numeric.abs() <= judged.bar)
     height = torch.zeros_like(context.sampled.value)
     if any_set(constant):
         height = torch.where(_flat_all_around(context), _stair_heights(context), height)
         constant &= height > 0
-    steps = halving_steps(context.lengths)
-    if context.sampled.problem.order > 1:
-        steps = steps_down_to(context.lengths, _SHORTEST)
-        steps = every_second(steps, 0) if context.sparse else steps
-    else:
-        accused = constant
+    accused = wrong if second_order else constant
+    steps = steps_down_to(context.lengths, _SHORTEST) if second_order else halving_steps(context.lengths)
+    if second_order and context.sparse:
+        steps = every_second(steps, 0)
     on_stair = torch.zeros_like(accused)
     for rows in chunks(accused.any(dim=1).nonzero().squeeze(1), 2 * len(steps.factors) * context.numbers_per_sample):
         samples = sample(context.sampled, context.column_groups, chosen[rows], steps)
         agrees = constant[rows] & _agrees_up_to_stairs(samples, claimed[rows], height)
-        if context.sampled.problem.order > 1:
+        if second_order:
             agrees |= _agrees_with_larger_steps(context.sampled, samples, claimed[rows])
         on_stair[rows] = accused[rows] & agrees
     bar = torch.where(on_stair, torch.maximum(judged.bar, judged.error), judged.bar)

@@ -121,10 +121,8 @@ def classify_ladder(
     slight = ~(nonsmooth | edge) & _may_be_slight_kink(smooth, left, right)
     if not sparse and any_set(slight):
         slight &= _has_gap_in_halves(sampled, samples, measured, right.value - left.value)
-    low, high = (
-        torch.where(slight, end(left.value, right.value), each)
-        for end, each in ((torch.minimum, low), (torch.maximum, high))
-    )
+    low = torch.where(slight, torch.minimum(left.value, right.value), low)
+    high = torch.where(slight, torch.maximum(left.value, right.value), high)
     kink |= slight
     # The largest height of stairs from computing the forward, or parts of it, in a lower precision.
     highest = (_FLOAT32_STAIR * sampled.value.abs()).clamp(min=CLEARLY_ABOVE * sampled.rounding_size())

@@ -74,11 +74,6 @@ def _is_smooth(levels: Tensor) -> Tensor:
     return smooth
 
 
-def noise_at(sampled: Sampler, lengths: LengthScales, spacing: float) -> Tensor:
-    """Return the noise from samples on one side at a spacing, given relative to the length scale; (m,)."""
-    return noise_along(sampled, direction_of(lengths, 0) * spacing).nan_to_num(0.0)
-
-
 def persistent_noise(sampled: Sampler, lengths: LengthScales) -> Tensor:
     """Return the largest noise at any spacing that also shows at finer ones; (m,).
 

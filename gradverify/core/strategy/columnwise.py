@@ -78,11 +78,8 @@ def compare_column_groups(context: JudgingContext, hypothesis: Structure | None)
     """
     parts, is_settled = _judged(context, None)
     if hypothesis is not None and not is_settled:
-        judged, seed = stacked([part for _, part in parts]), context.settings.seed
-        if not (
-            _entries_match_directional_difference(context, judged, seed)
-            and _pattern_holds(context, judged, hypothesis, seed)
-        ):
+        judged = stacked([part for _, part in parts])
+        if not (_entries_match_directional_difference(context, judged) and _pattern_holds(context, judged, hypothesis)):
             return None
     return compare_verdicts(context, parts)
 
@@ -105,13 +102,14 @@ def claims_match_vjps(backward: Backward, column_groups: ColumnGroups, claimed: 
     return _adds_up(column_groups, claimed, cotangent, row(backward, cotangent), rounding)
 
 
-def _entries_match_directional_difference(context: JudgingContext, judged: Judged, seed: int) -> bool:
+def _entries_match_directional_difference(context: JudgingContext, judged: Judged) -> bool:
     """True if the measured entries, and no others, give the directional difference along a random direction."""
     every = torch.arange(context.column_groups.count, device=judged.code.device)
-    return not any_set(columns_do_not_add_up(context, every, judged, torch.Generator().manual_seed(seed + 2)))
+    generator = torch.Generator().manual_seed(context.settings.seed + 2)
+    return not any_set(columns_do_not_add_up(context, every, judged, generator))
 
 
-def _pattern_holds(context: JudgingContext, judged: Judged, structure: Structure, seed: int) -> bool:
+def _pattern_holds(context: JudgingContext, judged: Judged, structure: Structure) -> bool:
     """True if outputs stay bit for bit the same when coordinates outside their pattern are perturbed.
 
     Only needed if some outputs have entries that are not smooth: `_entries_match_directional_difference` does not test
@@ -120,7 +118,7 @@ def _pattern_holds(context: JudgingContext, judged: Judged, structure: Structure
     rough = ~are_smooth(judged)
     if not any_set(rough):
         return True
-    generator = torch.Generator().manual_seed(seed + 3)
+    generator = torch.Generator().manual_seed(context.settings.seed + 3)
     column_of = context.column_groups.column_of[:, rough]
     in_columns = torch.zeros_like(context.sampled.point, dtype=torch.bool)
     in_columns[column_of[column_of >= 0]] = True
@@ -203,6 +201,6 @@ def _judged(context: JudgingContext, stencil: Stencil | None) -> tuple[Parts, bo
 
     `stencil` holds the samples at the first steps, if they were taken.
     """
-    settled = sample_single_steps(context, context.settings.seed, only_cotangents=stencil is not None)
+    settled = sample_single_steps(context, only_cotangents=stencil is not None)
     all_match = settled is not None and len(settled[0]) == context.column_groups.count and not any_set(settled[1].doubt)
     return judge_all(context, stencil, settled), all_match

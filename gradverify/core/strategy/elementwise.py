@@ -89,7 +89,7 @@ class _Found:
 def compare_elementwise(measured: MeasuredProblem) -> Comparison | None:
     """Compare all entries of an elementwise function; None if it is not elementwise."""
     samples = sample_elementwise(measured.sampled, measured.lengths, measured.backward.known_vjp[0])
-    claimed = None if samples is None else _claimed(measured, measured.settings.seed, len(samples.step))
+    claimed = None if samples is None else _claimed(measured, len(samples.step))
     if samples is None or claimed is None:
         return None
     function = _Elementwise(
@@ -237,7 +237,7 @@ def _relative_noise(sampled: Sampler, samples: EntrywiseSamples) -> float:
     return max(rounding, float(median.amax()))
 
 
-def _claimed(measured: MeasuredProblem, seed: int, inputs: int) -> Tensor | None:
+def _claimed(measured: MeasuredProblem, inputs: int) -> Tensor | None:
     """Return the claimed derivative of output k by entry k of each input, (inputs, n).
 
     None if backward has other entries besides, or if there are too few inputs for this test to be worth it.
@@ -252,7 +252,7 @@ def _claimed(measured: MeasuredProblem, seed: int, inputs: int) -> Tensor | None
         claimed = row(backward, cotangent)
     claimed = claimed.view(inputs, -1)
     column_groups = groups_by_input(inputs, claimed.shape[1], claimed.device)
-    return claimed if claims_match_vjps(backward, column_groups, claimed, seed) else None
+    return claimed if claims_match_vjps(backward, column_groups, claimed, measured.settings.seed) else None
 
 
 def _is_wide(claimed: Tensor) -> bool:
@@ -265,10 +265,7 @@ def _is_wide(claimed: Tensor) -> bool:
 
 
 def _compare_rest(
-    measured: MeasuredProblem,
-    structure: Structure,
-    function: _Elementwise,
-    found: _Found,
+    measured: MeasuredProblem, structure: Structure, function: _Elementwise, found: _Found
 ) -> Comparison | None:
     """Compare the entries in doubt of an elementwise function; None if it is not elementwise."""
     outputs = found.doubt

@@ -176,11 +176,7 @@ def _wrong_places(
         yield column, wrong_rows(block, known_rows, column)
 
 
-def _judged(
-    measured: MeasuredProblem,
-    known_rows: CachedRows,
-    suspects: set[Suspect],
-) -> Comparison:
+def _judged(measured: MeasuredProblem, known_rows: CachedRows, suspects: set[Suspect]) -> Comparison:
     """Judge the suspects, and all other entries in their rows and columns, as a small Jacobian."""
     point = measured.sampled.point
     places = torch.tensor(sorted({suspect.row for suspect in suspects}), device=point.device)

@@ -57,13 +57,16 @@ class _Line:
     curvature: Tensor  # (m,) the slope changes by it times the square of the distance; 0 if the function is affine
 
 
-def sample_single_steps(context: JudgingContext, seed: int, *, only_cotangents: bool) -> Look | None:
+def sample_single_steps(context: JudgingContext, *, only_cotangents: bool) -> Look | None:
     """Judge the column groups that a single step of each suffices for: their entries match or clearly do not.
 
     None if there are none, or if time runs out. With `only_cotangents`, a vjp is measured in the inputs in which it is
     linear.
     """
-    direction, looks = random_magnitudes(context.lengths.step, torch.Generator().manual_seed(seed + 2)), []
+    direction, looks = (
+        random_magnitudes(context.lengths.step, torch.Generator().manual_seed(context.settings.seed + 2)),
+        [],
+    )
     try:
         moved = _inputs_moved_together(context, only_cotangents=only_cotangents)
         lines = [_line(context, zero_outside(direction, coordinates), coordinates) for coordinates in moved]
