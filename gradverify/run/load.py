@@ -51,19 +51,24 @@ def _from_file(path: Path, wanted: str) -> ModuleType:
     if not path.is_file():
         raise LoadError(_missing_problem(f"there is no file {shown_path(str(path))}", _python_files(path), path.name))
     path = resolved(str(path))
-    name = private_name("file", path)
-    if name in sys.modules:
-        return sys.modules[name]
+    name = private_name(path)
+    neighbour = sys.modules.get(path.stem)  # another file of the folder, or a dotted name, may have imported it
+    loaded = neighbour if getattr(neighbour, "__file__", None) == str(path) else sys.modules.get(name)
+    if loaded is not None:
+        return loaded
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise LoadError(_missing_problem(f"{shown_path(str(path))} is not a Python file", (), ""))
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # before it runs: dataclasses and pickle look up their module
+    is_found_by_neighbours = sys.modules.setdefault(path.stem, module) is module
     try:
         hint = partial(_in_a_package, path, wanted)
         _imported(lambda: spec.loader.exec_module(module) if spec.loader else None, shown_path(str(path)), hint)
     except BaseException:
         sys.modules.pop(name, None)
+        if is_found_by_neighbours:
+            sys.modules.pop(path.stem, None)
         raise
     return module
 

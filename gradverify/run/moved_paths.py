@@ -7,7 +7,6 @@ import pickle
 from collections.abc import Callable
 from dataclasses import is_dataclass, replace
 from enum import Enum
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,6 @@ from gradverify.spec.signature import targets_of
 
 _WITH_PATHS = ("target", "surrogate", "reference", "inputs", "exploring")  # fields of a Case
 _WITHOUT_PATHS = (str, int, float, Enum, Literal)
-_KINDS_OF_NAMES = ("file", "folder")  # of private modules
 
 
 def received_work(sent: Work | PackedWork) -> Work:
@@ -47,7 +45,7 @@ def packed_answer(value: Answer | EngineEvent, sent: Work | PackedWork, work: Wo
         return frame
     swaps = {sent.there: sent.here}
     for file in _files_of(work):
-        swaps |= _private_names(_below(file, sent.there, sent.here), file)
+        swaps[private_name(Path(file))] = private_name(Path(_below(file, sent.there, sent.here)))
     if not any(found.encode() in frame for found in swaps):
         return frame
     return packed(_with_texts(value, lambda text: _swapped(text, swaps)))
@@ -57,13 +55,6 @@ def _files_of(work: Work) -> set[str]:
     """Return the files that the functions of some work are in."""
     targets = targets_of(work) if isinstance(work, Case) else (work,) if isinstance(work, Target) else ()
     return {target.file for target in targets if target.file is not None}
-
-
-@lru_cache(maxsize=1024)
-def _private_names(here: str, there: str) -> dict[str, str]:
-    """Return the names of private modules here by those there, for a file and for its folder."""
-    pairs = ((Path(here), Path(there)), (Path(here).parent, Path(there).parent))
-    return {private_name(kind, far): private_name(kind, near) for near, far in pairs for kind in _KINDS_OF_NAMES}
 
 
 def _below(path: str, root: str, other: str) -> str:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import sys
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
+from importlib.machinery import PathFinder
 from itertools import islice
 from pathlib import Path
 from types import ModuleType
@@ -18,16 +20,14 @@ from gradverify.case import Target
 def importable(target: Target) -> Iterator[None]:
     """Let the target's module, and its functions when they are called, import their neighbours.
 
-    A file imports from its own folder; two folders may both have a `helpers.py`. A dotted module imports from the
-    current directory.
+    A file imports from its own folder, then from the current directory; two folders may both have a `helpers.py`.
+    A dotted module imports from the current directory. A module of a folder is imported once, whichever target needs
+    it.
     """
-    if target.file is None:
-        with _first_on_path(Path.cwd()):
-            yield
-    else:
-        folder = resolved(target.file).parent
-        with _first_on_path(folder), _private_modules(folder):
-            yield
+    here = Path.cwd().resolve()
+    folders = (here,) if target.file is None else tuple(dict.fromkeys((resolved(target.file).parent, here)))
+    with _first_on_path(folders), _neighbours(folders):
+        yield
 
 
 @lru_cache(maxsize=1024)
@@ -37,38 +37,72 @@ def resolved(file: str) -> Path:
 
 
 @lru_cache(maxsize=1024)
-def private_name(kind: str, path: Path) -> str:
-    """Return a module name that is unique to `path`."""
+def private_name(path: Path) -> str:
+    """Return a module name that is unique to the file `path`."""
     digest = hashlib.blake2b(str(path).encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
-    return f"_gradverify_{kind}_{digest}"
+    return f"_gradverify_file_{digest}"
 
 
 @contextmanager
-def _first_on_path(folder: Path) -> Iterator[None]:
-    entry = str(folder)
-    sys.path.insert(0, entry)
+def _first_on_path(folders: Sequence[Path]) -> Iterator[None]:
+    entries = [str(folder) for folder in folders]
+    sys.path[:0] = entries
     try:
         yield
     finally:
-        if entry in sys.path:
-            sys.path.remove(entry)
+        for entry in entries:
+            if entry in sys.path:
+                sys.path.remove(entry)
+
+
+_MODULES: defaultdict[Path, dict[str, ModuleType]] = defaultdict(dict)  # of each folder, by name
+_blocks: list[tuple[Sequence[Path], list[str]]] = []  # those entered: their folders, and what sys.modules held before
 
 
 @contextmanager
-def _private_modules(folder: Path) -> Iterator[None]:
-    """Put this folder's modules into sys.modules; at the end move them, and those imported meanwhile, out again."""
-    kept = _folder_modules(folder)
-    before = list(sys.modules)
-    for name, module in kept.items():
-        sys.modules.setdefault(name, module)
+def _neighbours(folders: Sequence[Path]) -> Iterator[None]:
+    """Let sys.modules hold the modules of these folders, instead of those of the block around this one."""
+    if _blocks:
+        _move_out(*_blocks[-1])
+    _blocks.append((folders, list(sys.modules)))
+    _move_in(folders)
     try:
         yield
     finally:
-        added = _added_modules(before)
-        for name in sorted(added):
-            top = name.partition(".")[0]
-            if top in added and (name in kept or _belongs_to(folder, sys.modules.get(top, kept.get(top)))):
-                kept[name] = sys.modules.pop(name)
+        _move_out(*_blocks.pop())
+        if _blocks:
+            _move_in(_blocks[-1][0])
+
+
+def _move_in(folders: Sequence[Path]) -> None:
+    """Put the modules of these folders into sys.modules, except where an earlier folder has one of the same name."""
+    for place, folder in enumerate(folders):
+        for name, module in _MODULES[folder].items():
+            if not any(PathFinder.find_spec(_top(name), [str(earlier)]) for earlier in folders[:place]):
+                sys.modules.setdefault(name, module)
+
+
+def _move_out(folders: Sequence[Path], before: Sequence[str]) -> None:
+    """Move what these folders hold out of sys.modules, of the modules that it did not hold `before`."""
+    added = _added_modules(before)
+    homes = {top: _home(top, folders) for top in map(_top, added) if top in added}
+    for name in sorted(added):
+        home = homes.get(_top(name))
+        if home is not None:
+            _MODULES[home][name] = sys.modules.pop(name)
+
+
+def _top(name: str) -> str:
+    return name.partition(".")[0]
+
+
+def _home(name: str, folders: Sequence[Path]) -> Path | None:
+    """Return the folder that directly holds the file or package of a top-level module; None if it is none of these."""
+    module = sys.modules[name]
+    search = getattr(module, "__path__", None)
+    places = list(search) if search is not None else [getattr(module, "__file__", None) or ""]
+    parents = {Path(place).resolve().parent for place in places if place}
+    return next((folder for folder in folders if folder in parents), None)
 
 
 def _added_modules(before: Sequence[str]) -> set[str]:
@@ -81,20 +115,3 @@ def _added_modules(before: Sequence[str]) -> set[str]:
         len(found) < len(sys.modules) and next(islice(reversed(sys.modules), len(found), None)) == before[-1]
     )
     return found if only_appended else sys.modules.keys() - set(before)
-
-
-def _folder_modules(folder: Path) -> dict[str, ModuleType]:
-    """Return the modules of this folder by name. They are kept in an attribute of a private module."""
-    name = private_name("folder", folder)
-    holder = sys.modules.get(name) or sys.modules.setdefault(name, ModuleType(name))
-    kept: dict[str, ModuleType] = vars(holder).setdefault("modules", {})
-    return kept
-
-
-def _belongs_to(folder: Path, module: ModuleType | None) -> bool:
-    """True if a top-level module is a file or package directly in `folder`."""
-    if module is None:
-        return False
-    search = getattr(module, "__path__", None)
-    places = list(search) if search is not None else [getattr(module, "__file__", None) or ""]
-    return any(place and Path(place).resolve().parent == folder for place in places)

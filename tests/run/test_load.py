@@ -36,11 +36,8 @@ def test_a_dotted_module() -> None:
 def test_a_dotted_module_in_the_current_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "only_here_xyz.py").write_text("def f(x):\n    return x\n")
     monkeypatch.chdir(tmp_path)
-    try:
-        assert load(Target(module="only_here_xyz", name="f", written="only_here_xyz:f"))(1) == 1
-    finally:
-        sys.modules.pop("only_here_xyz")
-    assert str(tmp_path) not in sys.path
+    assert load(Target(module="only_here_xyz", name="f", written="only_here_xyz:f"))(1) == 1
+    assert "only_here_xyz" not in sys.modules and str(tmp_path) not in sys.path
 
 
 def test_files_and_siblings_of_the_same_name_do_not_collide() -> None:
@@ -52,6 +49,55 @@ def test_files_and_siblings_of_the_same_name_do_not_collide() -> None:
             assert found(None) == (side, f"late {side}")
     assert {"helpers", "late", "ops"}.isdisjoint(set(sys.modules) - before[0])
     assert sys.path == before[1]
+
+
+REGISTERS = """import torch
+
+torch.library.define("{name}::shifted", "(Tensor x) -> Tensor")
+
+
+def shifted(x):
+    return x
+"""
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)])
+def test_one_file_is_imported_once_whichever_name_it_has(
+    order: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "shifts_" + "".join(map(str, order))
+    (tmp_path / f"{name}.py").write_text(REGISTERS.format(name=name))  # raises when it is imported a second time
+    (tmp_path / "uses.py").write_text(f"from {name} import shifted\n")
+    monkeypatch.chdir(tmp_path)
+    wanted = (
+        Target(module=name, name="shifted", written=f"{name}:shifted"),
+        Target(file=str(tmp_path / f"{name}.py"), name="shifted", written=f"{name}.py:shifted"),
+        Target(file=str(tmp_path / "uses.py"), name="shifted", written="uses.py:shifted"),
+    )
+    assert len({load(wanted[place]) for place in order}) == 1
+
+
+def test_a_module_of_the_current_directory_does_not_hide_that_of_another_folder(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(OPS / "left")
+    assert load(Target(module="helpers", name="SIDE", written="helpers:SIDE")) == "left"
+    other = target("side", "right/ops.py")
+    with importable(other):
+        assert load(other)(None) == ("right", "late right")
+
+
+def test_what_an_inner_block_imports_stays_for_the_outer_one(tmp_path: Path) -> None:
+    (tmp_path / "outer_ops.py").write_text("def late():\n    import inner_data\n\n    return inner_data\n")
+    (tmp_path / "inner_data.py").write_text("")
+    (tmp_path / "inner_factory.py").write_text("import inner_data\n")
+    wanted = [
+        Target(file=str(tmp_path / f"{file}.py"), name=name, written="")
+        for file, name in (("outer_ops", "late"), ("inner_factory", "inner_data"))
+    ]
+    with importable(wanted[0]):
+        late, data = load(wanted[0]), load(wanted[1])
+        assert late() is data
 
 
 def test_missing_file_lists_the_files_in_its_folder() -> None:

@@ -67,7 +67,7 @@ def test_paths_of_a_task_are_those_of_the_node() -> None:
 
 def test_messages_have_the_paths_of_this_machine() -> None:
     work = case("f", "/home/me/project/ops.py")
-    here, there = (private_name("file", Path(folder) / "ops.py") for folder in ("/home/me/project", "/tmp/ray/pkg"))
+    here, there = (private_name(Path(folder) / "ops.py") for folder in ("/home/me/project", "/tmp/ray/pkg"))
     result = could_not_run(work, "GV902", f"in /tmp/ray/pkg/ops.py:3: <class '{there}.Odd'>")
     assert answered(result, work).message == f"GV902: in /home/me/project/ops.py:3: <class '{here}.Odd'>"
     untouched = could_not_run(work, "GV902", "elsewhere")
