@@ -83,20 +83,35 @@ def ran(python: Path, project: Path, module: str, *words: str) -> subprocess.Com
     return subprocess.run(command, cwd=project, capture_output=True, text=True, env={**kept, **own})
 
 
-def verdicts(python: Path, project: Path, *paths: str) -> Mapping[str, set[str]]:
-    """Run specs and return the verdicts of each function."""
-    finished = gradverify(python, project, "run", *paths, "--json", "report.json")
+@pytest.fixture(scope="module")
+def recorded(python: Path, inferred: Path) -> tuple[subprocess.CompletedProcess[str], subprocess.CompletedProcess[str]]:
+    """Return the tests of the package without and with `record`, which writes specs beside the inferred ones."""
+    project = inferred.parent
+    shutil.copytree(PACKAGE / "tests", project / "tests")
+    plain = ran(python, project, "pytest", "tests", "-q")
+    under = gradverify(python, project, "record", "-o", "recorded", "--", str(python), "-m", "pytest", "tests", "-q")
+    return plain, under
+
+
+@pytest.fixture(scope="module")
+def verdicts(python: Path, inferred: Path, recorded: tuple[object, object]) -> Mapping[str, Mapping[str, set[str]]]:
+    """Return the verdicts of each function, by the folder of its specs: written by hand, inferred and recorded."""
+    project = inferred.parent
+    shutil.copytree(PACKAGE / "specs", project / "written")
+    if not HAS_COMPILER:
+        (project / "written" / "compiled.yaml").unlink()
+    folders = ("written", "inferred", "recorded")
+    finished = gradverify(python, project, "run", *folders, "--json", "report.json")
     assert finished.returncode in (0, 1), finished.stderr
-    found: dict[str, set[str]] = {}
+    found: dict[str, dict[str, set[str]]] = {folder: {} for folder in folders}
     for case in json.loads((project / "report.json").read_text(encoding="utf-8"))["cases"]:
-        found.setdefault(case["function"], set()).add(case["verdict"])
+        folder = Path(case["spec"]).parts[0]
+        found[folder].setdefault(case["function"], set()).add(case["verdict"])
     return found
 
 
-def test_specs_written_by_hand(python: Path, project: Path) -> None:
-    if not HAS_COMPILER:
-        (project / "specs" / "compiled.yaml").unlink()
-    assert verdicts(python, project, "specs") == {name: {verdict} for name, verdict in VERDICTS.items()}
+def test_specs_written_by_hand(verdicts: Mapping[str, Mapping[str, set[str]]]) -> None:
+    assert verdicts["written"] == {name: {verdict} for name, verdict in VERDICTS.items()}
 
 
 def test_check_says_the_same_as_a_spec(python: Path, project: Path) -> None:
@@ -107,20 +122,22 @@ def test_check_says_the_same_as_a_spec(python: Path, project: Path) -> None:
     assert right.returncode == 0, right.stderr
 
 
-def test_init_finds_all_and_infers_seven(python: Path, inferred: Path) -> None:
-    found = verdicts(python, inferred.parent, "inferred")
+def test_init_finds_all_and_infers_seven(verdicts: Mapping[str, Mapping[str, set[str]]]) -> None:
+    found = verdicts["inferred"]
     assert set(found) >= {*VERDICTS, UNIMPORTABLE}
     by_inputs = {name: verdict for name, verdict in found.items() if verdict != {"skip"}}
     assert len(by_inputs) >= (7 if HAS_COMPILER else 6)
     assert by_inputs == {name: {VERDICTS[name]} for name in by_inputs}
 
 
-def test_record_gives_specs_that_run_for_all_that_is_called(python: Path, project: Path) -> None:
-    plain = ran(python, project, "pytest", "tests", "-q")
-    recorded = gradverify(python, project, "record", "-o", "recorded", "--", str(python), "-m", "pytest", "tests", "-q")
-    assert recorded.returncode == plain.returncode == 0, recorded.stderr
-    assert recorded.stdout.splitlines()[:-1] == plain.stdout.splitlines()[:-1]  # the last line has a duration
-    assert verdicts(python, project, "recorded") == {name: {verdict} for name, verdict in VERDICTS.items()}
+def test_record_gives_specs_that_run_for_all_that_is_called(
+    verdicts: Mapping[str, Mapping[str, set[str]]],
+    recorded: tuple[subprocess.CompletedProcess[str], subprocess.CompletedProcess[str]],
+) -> None:
+    plain, under = recorded
+    assert under.returncode == plain.returncode == 0, under.stderr
+    assert under.stdout.splitlines()[:-1] == plain.stdout.splitlines()[:-1]  # the last line has a duration
+    assert verdicts["recorded"] == {name: {verdict} for name, verdict in VERDICTS.items()}
 
 
 def test_list_missing_names_what_no_spec_names(python: Path, project: Path, inferred: Path) -> None:

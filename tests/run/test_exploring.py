@@ -33,6 +33,8 @@ pytestmark = pytest.mark.slow
 
 BUDGET = 40
 
+of_mixed = pytest.mark.xdist_group("mixed")  # else each pytest process would set up its own
+
 
 def pooled(name: str, **changes: Any) -> Case:
     inputs = {
@@ -125,7 +127,7 @@ def mixed(engine: Engine) -> Report:
     return outcome(MIXED, engine, exploring=Exploring()).report
 
 
-@pytest.mark.slow
+@of_mixed
 def test_tries_that_crash_or_hang_are_lost_and_the_others_go_on(mixed: Report) -> None:
     plain, _, _, result = mixed.cases
     expected, found = plain.explored, result.explored
@@ -143,7 +145,7 @@ def test_tries_that_crash_or_hang_are_lost_and_the_others_go_on(mixed: Report) -
     assert result.seconds > 2.0 * len(hung)
 
 
-@pytest.mark.slow
+@of_mixed
 def test_same_bytes_with_one_worker_and_with_two(alone: Engine, mixed: Report) -> None:
     def text(report: Report) -> str:
         timeless = tuple(replace(result, seconds=0.0) for result in report.cases)

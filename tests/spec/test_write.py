@@ -281,7 +281,7 @@ INPUTS = st.one_of(
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=2000, derandomize=True)
+@settings(max_examples=100, deadline=2000, derandomize=True)
 @given(st.dictionaries(st.sampled_from(["x", "no", "null", "on", "weight", "é", "y"]), INPUTS, min_size=1))
 @example({"x": Literal(value=-0.0), "null": Literal(value="."), "no": Literal(value="a: b")})
 def test_any_values_read_back_exactly(inputs: dict[str, Input]) -> None:
