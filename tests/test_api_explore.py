@@ -26,6 +26,7 @@ class Times(torch.autograd.Function):
         return grad, None
 
 
+@pytest.mark.slow
 def test_a_mistake_at_another_argument_is_found_and_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     found = gradverify.explore(Times, (double([0.5, -1.0]), 1.0), budget=12)
@@ -51,6 +52,7 @@ def test_a_right_function_prints_its_tries() -> None:
     assert str(found).startswith("explore: ✓ pass  8 tries with other inputs")
 
 
+@pytest.mark.slow
 def test_a_result_can_be_pickled_and_compared() -> None:
     first, second = (gradverify.explore(Times, (double([0.5, -1.0]), 1.0), budget=5) for _ in range(2))
     assert pickle.loads(pickle.dumps(first)) == first == second

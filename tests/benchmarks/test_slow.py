@@ -60,6 +60,7 @@ def test_past_the_deadline_forward_is_not_called() -> None:
     assert counted.forward == 0
 
 
+@pytest.mark.slow
 def test_torch_calls_forward_once_and_twice_per_input() -> None:
     found = torch_cost("gradcheck", Exp, EXP.variants[Variant.RIGHT])
     assert (found.verdict, found.forward) == (Verdict.PASS, 2 * 6 + 2)

@@ -95,6 +95,7 @@ def test_what_a_function_closes_over_is_said_not_to_be_judged(count: int) -> Non
     assert "judged" not in gradcheck(torch.sin, X).message
 
 
+@pytest.mark.slow
 def test_a_module_whose_parameters_are_not_there_yet_is_a_callable_like_any_other() -> None:
     assert verify(torch.nn.LazyLinear(2, dtype=torch.float64), (X,)).verdict is Verdict.PASS
     with warnings.catch_warnings():

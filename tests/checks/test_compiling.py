@@ -69,12 +69,14 @@ def test_an_output_that_is_another_one_when_it_is_traced() -> None:
     assert result.verdict is Verdict.FAIL
 
 
+@pytest.mark.slow
 def test_parts_that_are_left_to_python_are_counted(caplog: pytest.LogCaptureFixture) -> None:
     result = compiled(lambda x: x * float(x.detach().sum()))
     assert (result.verdict, result.message) == (Verdict.PASS, "compiled and eager agree, traced in 2 parts")
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
+@pytest.mark.slow
 def test_what_cannot_be_compared_is_skipped_with_the_reason() -> None:
     result = compiled(lambda x: x.sin() + torch.ones(7 if is_compiling() else 6))
     assert result.verdict is Verdict.SKIP

@@ -254,6 +254,7 @@ def test_two_numbers_that_differ_late_are_shown_with_the_digits_in_which_they_do
     assert "backward says 3.14159, differences say 3.141593 ±" in finding.message
 
 
+@pytest.mark.slow
 def test_the_sentence_and_the_table_round_an_error_bar_alike() -> None:
     for seed in range(20):
         x = double(np.random.default_rng(seed).normal(size=3).tolist())

@@ -44,17 +44,20 @@ def problem_of(function: Callable[..., Any]) -> Problem:
     return bind(function, [torch.randn(4, generator=torch.Generator().manual_seed(0), requires_grad=True)], names=["x"])
 
 
+@pytest.mark.slow
 def test_operator_without_mistakes_passes(library: dict[str, Callable[..., Any]]) -> None:
     found = opchecked(problem_of(library["double"]))
     assert (found.passed, found.findings) == ((f"{_NAMESPACE}::double",), ())
 
 
+@pytest.mark.slow
 def test_wrong_fake_implementation_is_found_in_the_words_of_opcheck(library: dict[str, Callable[..., Any]]) -> None:
     found = opchecked(problem_of(library["wrong_fake"])).findings
     assert {(finding.code, finding.verdict) for finding in found} == {("GV708", Verdict.FAIL)}
     assert found[0].message.startswith("torch.library.opcheck(gradverify_tests::wrong_fake) fails test_faketensor: ")
 
 
+@pytest.mark.slow
 def test_operator_that_overwrites_its_input_fails_test_schema(library: dict[str, Callable[..., Any]]) -> None:
     found = opchecked(problem_of(library["careless"])).findings
     assert any("fails test_schema: Argument x is not defined as mutable" in finding.message for finding in found)

@@ -290,6 +290,7 @@ def attention(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
     return (x @ y.mT).softmax(-1) @ z
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("scale", [20, 40])
 def test_a_gradient_that_underflows_is_no_error(scale: int, dtype: torch.dtype) -> None:

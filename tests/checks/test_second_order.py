@@ -254,7 +254,8 @@ class SlopesOfSquares(Function):
         return ctx.factor * 6 * grad * second, 6 * x * second, None
 
 
-@pytest.mark.parametrize("count", [1, 5, pytest.param(24, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [1, 5, 24])
 @pytest.mark.parametrize(("factor", "passes"), [(1.0, True), (2.0, False), (0.0, False), (-1.0, False)])
 def test_a_kink_of_forward_hides_no_wrong_second_derivative(count: int, factor: float, passes: bool) -> None:
     x = double([0.0] * count)

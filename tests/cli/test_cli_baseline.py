@@ -30,6 +30,7 @@ def last() -> list[tuple[bool, str | None]]:
     return [(one.as_expected, one.known) for one in from_json(text(".gradverify/last.json")).cases]
 
 
+@pytest.mark.slow
 def test_from_its_entry_to_its_removal(fake, call) -> None:
     fake.results = [*BOTH]
     assert call("run", "specs").exit_code == 1

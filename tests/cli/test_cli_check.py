@@ -161,6 +161,7 @@ def test_a_saved_spec_says_the_same(check) -> None:
     assert len(run) == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [(), ("--seed", "3")], ids=["default", "seed"])
 def test_check_draws_the_same_numbers_whether_it_saves_or_not_and_so_does_the_saved_spec(check, options) -> None:
     words = ("ops.py:ClippedReLU", "x:5", "clip=1.5", *options)

@@ -72,6 +72,7 @@ def test_on_a_terminal_the_lines_come_afterwards(fake, call, monkeypatch: pytest
     assert not is_pipe(sys.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not FULL.exists(), reason="needs /dev/full")
 def test_a_full_disk_is_reported_and_is_2() -> None:
     with FULL.open("w") as full:
@@ -82,6 +83,7 @@ def test_a_full_disk_is_reported_and_is_2() -> None:
     assert (done.returncode, done.stderr) == (2, said)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not FULL.exists(), reason="needs /dev/full")
 @pytest.mark.parametrize("words", [("--help",), ("--version",), ("explain",)])
 def test_help_and_version_too(words: tuple[str, ...]) -> None:

@@ -71,6 +71,7 @@ def test_a_report_without_permission_is_no_defect(call, saved, monkeypatch: pyte
         assert (result.exit_code, result.stderr.partition(":")[0]) == (2, "gradverify")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="elsewhere a folder that is in use cannot be removed")
 @pytest.mark.parametrize(
     "words", ["run", "run {0}/a.yaml", "list", "merge {0}/a.json --json b.json", "inspect --report {0}/a.json"]

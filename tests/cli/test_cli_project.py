@@ -182,6 +182,7 @@ def test_not_utf_8(fake, call) -> None:
     assert call("run").stderr.startswith("gradverify: pyproject.toml: cannot be read: 'utf-8' codec")
 
 
+@pytest.mark.slow
 def test_help_does_not_read_the_project_or_import_slow_modules(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("not TOML", encoding="utf-8")
     code = (

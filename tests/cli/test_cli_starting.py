@@ -42,6 +42,7 @@ def test_an_interrupt_at_the_start_is_130_and_one_line(module: str) -> None:
     assert (ran.returncode, ran.stdout, ran.stderr) == (130, "", "gradverify: interrupted\n")
 
 
+@pytest.mark.slow
 def test_an_interrupt_that_is_ignored_stays_ignored() -> None:
     ran = start("gradverify.cli.run", "SIG_IGN")
     assert (ran.returncode, ran.stderr) == (0, "")

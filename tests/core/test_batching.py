@@ -78,6 +78,7 @@ ONE_CALL: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ONE_CALL)
 def test_many_points_in_one_call_take_few_forwards_and_hide_no_error(name: str) -> None:
     function, inputs = ONE_CALL[name]
@@ -204,6 +205,7 @@ def test_a_function_with_a_lengths_tensor_is_called_with_no_other_batch_size() -
     assert set(batch_sizes) == {8}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(12,), (4, 4), (8, 8), (6, 3)])
 def test_a_maximum_over_the_batch_is_not_stacked(shape: tuple[int, ...]) -> None:
     scaled = with_backward(lambda x: x / x.abs().max(), lambda grad, x: grad / x.abs().max())

@@ -69,6 +69,7 @@ def test_noise_of_float32_takes_more() -> None:
     assert result.evaluations.forward > SOME
 
 
+@pytest.mark.slow
 def test_kinks_among_a_million_entries_take_few_more() -> None:
     result = gradcheck(torch.relu, normal(1_000_000))
     assert (result.verdict, result.undetermined) == (Verdict.PASS, 0)

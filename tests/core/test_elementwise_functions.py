@@ -177,6 +177,7 @@ def test_error_of_1e_11_beside_a_slope_near_zero_is_found() -> None:
     assert gradcheck(wrong, x).mismatched == 1
 
 
+@pytest.mark.slow
 def test_rounding_to_float32_inside_makes_no_entry_fail() -> None:
     x = away_from_zero(200)
     assert gradcheck(lambda x: x.float().sin().double(), x).verdict is Verdict.PASS

@@ -112,6 +112,7 @@ def test_zero_gradient_of_function_rising_through_zero_fails(function: Any) -> N
     assert gradcheck(claimed(function, torch.ones_like), double([0.0, 0.0])).verdict is Verdict.PASS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [1e-3, 1e-4])
 def test_kinks_in_one_input_hide_no_error_in_another(share: float) -> None:
     weights = torch.linspace(-1, 1, 8, dtype=torch.float64)

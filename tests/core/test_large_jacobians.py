@@ -111,6 +111,7 @@ def test_right_entry_that_varies_quickly_in_float32_is_not_accused() -> None:
     assert in_float32(Mixed).verdict is not Verdict.FAIL
 
 
+@pytest.mark.slow
 def test_entries_that_sums_in_float32_lead_to_are_judged_in_float64() -> None:
     found = in_float32(WronglyMixed)
     assert found.verdict is Verdict.FAIL

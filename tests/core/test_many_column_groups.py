@@ -68,6 +68,7 @@ def product(place: int, relative: float) -> Callable[..., Any]:
 SIZES = [(30, 20, 25), (60, 30, 40)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rows", "inner", "columns"), SIZES)
 def test_wrong_entry_of_a_matrix_product_is_named(rows: int, inner: int, columns: int) -> None:
     x, w = normal(rows, inner), normal(inner, columns, seed=1)

@@ -146,6 +146,7 @@ def test_a_small_error_fails_if_differences_resolve_it() -> None:
     assert result.message.endswith("the forward rounds its inputs, and is judged in float32")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", [normalised, lambda x: torch.nn.functional.layer_norm(x, (16,))])
 def test_error_bars_hold_in_float32(function: Callable[[Tensor], Tensor]) -> None:
     def narrow(x: Tensor) -> Tensor:
@@ -186,6 +187,7 @@ def test_rows_of_zeros_are_verified_in_float32_only_forwards(seed: int) -> None:
         assert gradcheck(with_backward(square, wrong), x).verdict is Verdict.FAIL
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("narrow", [torch.float16, torch.bfloat16])
 def test_a_missing_mask_in_half_precision_never_passes(narrow: torch.dtype) -> None:
     wrong = with_backward(lambda x: x.to(narrow).relu().to(x.dtype), lambda grad, _: grad)

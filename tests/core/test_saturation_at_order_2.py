@@ -85,6 +85,7 @@ def written_out_gelu(error: float) -> Callable[[Tensor], Tensor]:
     return with_backward(torch.nn.functional.gelu, lambda g, x: inner(g, x))
 
 
+@pytest.mark.slow
 def test_a_saturated_term_in_backward_passes_at_order_2() -> None:
     for place in (-8.5, -10.0, -16.0):
         assert gradgradcheck(written_out_gelu(0.0), double([place])).verdict is Verdict.PASS
@@ -94,6 +95,7 @@ def test_a_saturated_term_in_backward_passes_at_order_2() -> None:
 
 
 # Draws with an entry on whose stair the second derivative is the slope of the other term.
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [105, 107, 116, 127, 128])
 def test_rounding_stairs_of_backward_pass_at_order_2(seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
@@ -104,6 +106,7 @@ def test_rounding_stairs_of_backward_pass_at_order_2(seed: int) -> None:
         assert gradgradcheck(written_out_gelu(error), x.requires_grad_()).verdict is Verdict.FAIL
 
 
+@pytest.mark.slow
 def test_saturation_in_one_input_does_not_fail_another_at_order_2() -> None:
     def tanh(error: float) -> Callable[[Tensor], Tensor]:
         scaled = with_backward(torch.clone, lambda h, _: h * (1 + error))

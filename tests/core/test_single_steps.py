@@ -61,6 +61,7 @@ def test_claim_that_one_step_contradicts_is_judged_by_more_steps(error: float, v
     assert wrong_places(result) == (set() if verdict is Verdict.PASS else {("x", (47,))})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "bent",
     [

@@ -62,6 +62,7 @@ def _by_column(x: Tensor) -> Tensor:
     return (x - x.mean(0)) / x.std(0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [64, 200])
 def test_single_entries_are_compared_after_random_sums_agree(rows: int) -> None:
     right = gradcheck(_by_column, normal(rows, 32))
@@ -72,6 +73,7 @@ def test_single_entries_are_compared_after_random_sums_agree(rows: int) -> None:
     assert wrong_places(wrong) == {("x", (5, 3))}
 
 
+@pytest.mark.slow
 def test_float32_entries_after_sums_agree_are_compared_in_float64() -> None:
     x, weight = normal(1, 1, 60, 60, dtype=torch.float32), normal(1, 1, 11, 11, seed=1, dtype=torch.float32).detach()
     result = gradcheck(lambda x, weight: functional.conv2d(x.sin(), weight, padding=5), x, weight)
@@ -240,6 +242,7 @@ def sum_of_three(x: Tensor) -> Tensor:
     return x + torch.cat([x[1:], zero]) + torch.cat([zero, x[:-1]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("at_kinks", "mismatched", "row", "column"),
     [(0.0, 1, 8, 3), (0.0, 1, 8, 6), (0.0, 1, 16, 5), (0.0, 1, 32, 50), (0.0, 1, 31, 40), (2.0, 191, 8, 3)],

@@ -31,6 +31,7 @@ def test_zero_gradient_of_float32_forward_fails() -> None:
     assert (result.verdict, result.mismatched) == (Verdict.FAIL, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", [torch.float16, torch.bfloat16])
 def test_half_precision_intermediate_is_inconclusive(precision: torch.dtype) -> None:
     def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:

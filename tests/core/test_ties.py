@@ -60,6 +60,7 @@ def test_value_of_no_piece_fails_at_tie() -> None:
     assert gradcheck(Greedy.apply, double([1.0] * 5)).verdict is Verdict.FAIL
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [2, 3, 4])
 @pytest.mark.parametrize("function", [torch.linalg.eigvalsh, torch.linalg.svdvals])
 def test_repeated_eigenvalues_accept_gradient_of_any_order(function: Any, size: int) -> None:

@@ -134,6 +134,7 @@ def test_missing_factor_of_argument_that_is_not_differentiated() -> None:
     assert "a factor of weight is missing" in finding.message
 
 
+@pytest.mark.slow
 def test_cause_in_second_derivative_is_found_in_excerpt() -> None:
     class Forgetful(torch.autograd.Function):
         @staticmethod
@@ -152,6 +153,7 @@ def test_cause_in_second_derivative_is_found_in_excerpt() -> None:
     assert finding.message.endswith("(in an excerpt of this block, and in another)")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_errors_at_random_positions_have_no_cause(seed: int) -> None:
     order = torch.randperm(64, generator=torch.Generator().manual_seed(seed))

@@ -189,6 +189,7 @@ def test_gradient_of_first_slice_only_is_missing_broadcast_sum() -> None:
     assert "only output[0, :] counts" in result.findings[0].message
 
 
+@pytest.mark.slow
 def test_missing_conjugate_of_large_input_is_named_unless_there_is_a_factor() -> None:
     generator = torch.Generator().manual_seed(0)
     z = torch.randn(1_500, dtype=torch.complex128, generator=generator).requires_grad_()

@@ -96,6 +96,7 @@ def test_forms_of_functions(name: str, verdict: str, message: str, found: Mappin
     assert found[name]["message"].startswith(message)
 
 
+@pytest.mark.slow
 def test_a_case_on_the_cpu_is_skipped() -> None:
     result = gradverify.verify(torch.sin, (torch.ones(3, requires_grad=True),), checks=("parity",))
     assert (result.verdict, result.checks[0].message) == (

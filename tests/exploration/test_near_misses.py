@@ -48,6 +48,7 @@ def test_right_function_has_no_failure(name: str) -> None:
     assert found.lost == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["log", "sqrt", "acosh"])
 def test_inputs_outside_of_the_domain_are_no_tries(name: str) -> None:
     seen: list[bool] = []

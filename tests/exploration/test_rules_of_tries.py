@@ -106,6 +106,7 @@ def test_indices_stay_below_their_limit() -> None:
     assert values == {0, 1, 2, 3, -100}
 
 
+@pytest.mark.slow
 def test_indices_below_a_dim_follow_its_size() -> None:
     calls = Calls(lambda x, y, _: x[y])
     ids = torch.tensor([0, 2, 1])
@@ -137,6 +138,7 @@ def test_equal_names_stay_equal() -> None:
     assert len({len(x) for x, _, _ in calls.seen if x.dim() == 1}) > 3
 
 
+@pytest.mark.slow
 def test_requirement_holds_at_every_try() -> None:
     calls = Calls(lambda x, y, n: x.sin().sum() * y + n)
     explored(calls, points(3), 2.0, 3, require="y > n - 2 and len(x) <= 4")

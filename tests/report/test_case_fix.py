@@ -81,6 +81,7 @@ def test_an_example_that_mends_nothing_but_itself_is_named_and_not_shown(code: s
     assert (f"  fix as in {command}:" if shown_there else f"  fix: {command}") in rows
 
 
+@pytest.mark.slow
 def test_cases_as_expected_are_named_together_in_one_line() -> None:
     good = [replace(case(), id=f"good/number-{number}/cpu") for number in range(30)]
     rows = report_lines(report(*good, masked(), skipped()), Screen(), DetailOptions(detail=Detail.BRIEF))

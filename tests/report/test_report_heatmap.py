@@ -48,6 +48,7 @@ def test_nothing_without_elements() -> None:
     assert heatmap(finding(elements=(), total=0), Screen()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [40, 80, 140])
 def test_twenty_thousand_elements_fit(width: int) -> None:
     many = tuple(element(n, output_index=(n // 200, n % 200), input_index=(n,)) for n in range(20_000))

@@ -25,6 +25,7 @@ elements = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.lists(elements, min_size=1, max_size=4), st.sampled_from([76, 136]))
 def test_any_elements_fit(made: list[Element], width: int) -> None:

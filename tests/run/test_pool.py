@@ -48,6 +48,7 @@ def test_tasks_of_one_resource_run_one_at_a_time(engine: Engine) -> None:
     assert seen == [(kind, str(n)) for n in range(4) for kind in ("TaskStarted", "TaskDone")]
 
 
+@pytest.mark.slow
 def test_a_task_that_waits_for_its_resource_holds_up_no_other(engine: Engine) -> None:
     tasks = [
         Task(key="slow", work=case("stop", "faults.py"), timeout=0.5, resource="gpu"),
@@ -59,6 +60,7 @@ def test_a_task_that_waits_for_its_resource_holds_up_no_other(engine: Engine) ->
     assert seen[3:] == ["slow", "waits"]
 
 
+@pytest.mark.slow
 def test_a_crash_caused_by_an_earlier_case_is_retried(engine: Engine) -> None:
     cases = [case("poison", "faults.py")]
     cases += [case("Square", id=f"spec/{n}/cpu") for n in range(6)]
@@ -66,6 +68,7 @@ def test_a_crash_caused_by_an_earlier_case_is_retried(engine: Engine) -> None:
     assert {result.verdict for result in found.values()} == {Verdict.PASS}
 
 
+@pytest.mark.slow
 def test_a_key_can_be_used_again(engine: Engine) -> None:
     task = Task(key="again", work=case("Square"), timeout=20)
     once = drive(engine, [task])

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from gradverify.result import Verdict
 from gradverify.run.task import Engine
 from tests.run.making import case, run, target
 
 
+@pytest.mark.slow
 def test_interpreted_cases_have_workers_of_their_own(engine: Engine) -> None:
     checked = case(
         "scaled", "interpreted.py", checks=("reference",), reference=target("plain", "interpreted.py"), dtype="float32"

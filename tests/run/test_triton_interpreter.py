@@ -15,6 +15,7 @@ from gradverify.run import triton_interpreter
 from gradverify.run.triton_bfloat16 import to_bfloat16, to_float32
 from tests.specs.interpreted import can_interpret
 
+pytestmark = pytest.mark.slow  # each process that imports Triton takes seconds
 needs_triton = pytest.mark.skipif(not can_interpret(), reason="triton 3.7 is not installed")
 _KERNELS = """
 import json

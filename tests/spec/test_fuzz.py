@@ -96,6 +96,7 @@ def test_the_good_text_is_good() -> None:
     assert not read(GOOD).errors
 
 
+@pytest.mark.slow
 @fuzz
 @given(st.integers(0, len(GOOD)), st.integers(0, 12), st.lists(PIECES | WORDS, max_size=3).map("".join))
 def test_mutated_text(at: int, removed: int, inserted: str) -> None:
@@ -114,6 +115,7 @@ def test_mutated_values(data: st.DataObject) -> None:
     read(yaml.safe_dump(document, allow_unicode=True))
 
 
+@pytest.mark.slow
 @fuzz
 @given(STRUCTURES)
 def test_structures(structure: object) -> None:

@@ -89,6 +89,7 @@ def test_large_spec_is_read(folder: Folder) -> None:
     assert len({case.id for case in cases}) == 1000
 
 
+@pytest.mark.slow
 def test_a_long_list_of_mistakes_is_cut(folder: Folder) -> None:
     lines = folder.errors(TENSOR + "".join(f"k{n}: 1\n" for n in range(3000)))
     assert len(lines) == MAX_ERRORS + 1

@@ -291,6 +291,7 @@ def test_any_values_read_back_exactly(inputs: dict[str, Input]) -> None:
     yaml.safe_load(text)  # other readers find no mistake in it
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=2000, derandomize=True)
 @given(arrays())
 def test_lines_are_not_longer_than_a_hundred_columns(value: TensorInput) -> None:
