@@ -41,16 +41,14 @@ def used_as_constants(subject: Subject) -> tuple[Constant, ...]:
     Each is replaced by its value at a nearby point, with everything else unchanged. Backward uses it if the gradient
     with create_graph changes. Raises EvaluationError.
     """
-    here, there = (
-        _constants(graph_at_scaled_inputs(subject, numbers)) for numbers in ((), range(len(subject.primals)))
-    )
+    tapes = [graph_at_scaled_inputs(subject, numbers) for numbers in ((), range(len(subject.primals)))]
+    here, there = map(_constants, tapes)
     candidates = [
         name for name in here if name in there and _varies_smoothly(subject, here[name].value, there[name].value)
     ]
     if not candidates:
         return ()
-    before = gradients_with_graph(subject, graph_at_scaled_inputs(subject, ()))
-    found = []
+    before, found = gradients_with_graph(subject, tapes[0]), []
     for name in candidates[:_MAX_TESTED]:
         tape = graph_at_scaled_inputs(subject, ())
         constant = _constants(tape)[name]
