@@ -76,10 +76,14 @@ def _neighbours(folders: Sequence[Path]) -> Iterator[None]:
 
 def _move_in(folders: Sequence[Path]) -> None:
     """Put the modules of these folders into sys.modules, except where an earlier folder has one of the same name."""
-    for place, folder in enumerate(folders):
-        for name, module in _MODULES[folder].items():
-            if not any(PathFinder.find_spec(_top(name), [str(earlier)]) for earlier in folders[:place]):
+    earlier: list[str] = []
+    for folder in folders:
+        modules = _MODULES[folder]
+        hidden = {top for top in set(map(_top, modules)) if earlier and PathFinder.find_spec(top, earlier)}
+        for name, module in modules.items():
+            if _top(name) not in hidden:
                 sys.modules.setdefault(name, module)
+        earlier.append(str(folder))
 
 
 def _move_out(folders: Sequence[Path], before: Sequence[str]) -> None:
