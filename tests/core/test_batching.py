@@ -334,3 +334,18 @@ def test_a_last_block_of_rows_that_is_treated_otherwise(block: int) -> None:
 
     assert gradcheck(with_backward(in_blocks, lambda grad, x: grad * x.cos()), normal(5, 3)).verdict is Verdict.PASS
     assert gradcheck(with_backward(in_blocks, lambda grad, x: grad * x.sin()), normal(5, 3)).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.5])
+@pytest.mark.parametrize("read", [lambda grad: grad.data.clone(), lambda grad: (grad + 0).data * 1.0])
+def test_a_backward_that_reads_the_data_of_its_cotangent_is_called_for_each(
+    read: Callable[[Tensor], Tensor], factor: float
+) -> None:
+    """Of a batched cotangent `.data` ends the process."""
+
+    def backward(grad: Tensor, x: Tensor) -> Tensor:
+        data = read(grad)
+        return factor * (data + data.T) @ x
+
+    result = gradcheck(with_backward(lambda x: x @ x.T, backward), normal(4, 4, seed=1))
+    assert (result.verdict is Verdict.PASS) is (factor == 1.0)

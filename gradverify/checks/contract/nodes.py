@@ -16,9 +16,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import BackwardCFunction
 
-from gradverify.core.model.tape import Tape, graph_nodes
+from gradverify.core.model.tape import Tape, function_nodes
 from gradverify.interception import is_hand_written
 
 Relay = Callable[[Tensor], Tensor]
@@ -52,12 +51,6 @@ class Exchange:
 def custom_nodes(tape: Tape) -> tuple[Any, ...]:
     """Return the nodes of hand-written Functions behind the tape's outputs, without torch's and gradverify's own."""
     return tuple(node for node in function_nodes(tape) if is_hand_written(class_of(node)))
-
-
-def function_nodes(tape: Tape) -> tuple[Any, ...]:
-    """Return the nodes of Functions in Python behind the tape's outputs."""
-    found = graph_nodes(output.tensor for output in tape.outputs)
-    return tuple(node for node in found if isinstance(node, BackwardCFunction))
 
 
 def class_of(node: Any) -> type[torch.autograd.Function]:

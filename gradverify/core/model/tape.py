@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import BackwardCFunction
 
 from gradverify.core.model.problem import Named, Primal, Problem, call, fresh, metered
 from gradverify.core.model.tensor_kinds import as_plain, is_freed
@@ -144,6 +145,15 @@ def graph_nodes(tensors: Iterable[Tensor]) -> Iterator[Any]:
             if next_node is not None and next_node not in visited:
                 visited.add(next_node)
                 pending.append(next_node)
+
+
+def function_nodes(tape: Tape) -> tuple[Any, ...]:
+    """Return the nodes of Functions in Python behind the tape's outputs.
+
+    A node looks up its `apply` at every call, so an attribute of that name on the node is called in its place.
+    """
+    found = graph_nodes(output.tensor for output in tape.outputs)
+    return tuple(node for node in found if isinstance(node, BackwardCFunction))
 
 
 def vjp_problem(problem: Problem, tape: Tape, seed: int) -> Problem:
