@@ -172,3 +172,42 @@ def test_rounding_in_a_saturated_second_derivative_is_no_kink(saturated: float, 
     wrong = gradgradcheck(lambda x: Tanh.apply(x, by), x)
     assert (wrong.verdict, wrong.mismatched, wrong.kinks) == (Verdict.FAIL, 1, 0)
     assert gradgradcheck(lambda x: Tanh.apply(x, (1.0, 1.0)), x).verdict is Verdict.PASS
+
+
+def with_a_constant_slope(
+    forward: Callable[[Tensor], Tensor], slope: Callable[[Tensor], Tensor]
+) -> Callable[..., Tensor]:
+    """Return a Function that saves its slope, which is a constant to autograd then."""
+
+    class Kept(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.save_for_backward(slope(x))
+            return forward(x)
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Tensor:
+            return grad * ctx.saved_tensors[0]
+
+    return Kept.apply
+
+
+@pytest.mark.parametrize(
+    ("forward", "slope", "point"),
+    [
+        (lambda x: x.clamp(min=1e-20).log(), lambda x: 1 / x.clamp(min=1e-20), [0.5]),
+        (lambda x: (x.relu() + 1e-16).log(), lambda x: (x > 0) / (x.relu() + 1e-16), [1.0]),
+        (lambda x: x.relu().sqrt(), lambda x: 1 / (2 * x.relu().sqrt() + 1e-15), [0.5]),
+        (
+            lambda x: x.sum().relu().sqrt(),
+            lambda x: (1 / (2 * x.sum().relu().sqrt() + 1e-15)).expand_as(x),
+            [2.0, -1.0],
+        ),
+    ],
+)
+def test_steep_slopes_far_away_excuse_no_missing_second_derivative(
+    forward: Callable[[Tensor], Tensor], slope: Callable[[Tensor], Tensor], point: list[float]
+) -> None:
+    """Beyond zero backward is 1e15 or more: that is no size of what it rounds at the point."""
+    result = gradgradcheck(with_a_constant_slope(forward, slope), double(point))
+    assert (result.verdict, result.mismatched) == (Verdict.FAIL, len(point) ** 2)

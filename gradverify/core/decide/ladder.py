@@ -183,7 +183,8 @@ def _below_cancellation_floor(context: JudgingContext, chosen: Tensor, judged: J
     if not any_set(wrong):
         return None
     units = _UNITS_OF_BACKWARD if context.sampled.problem.order > 1 else CANCELLATION_UNITS
-    cancellation, saturation = units * _rounding_slope(context, chosen), _saturation_error(context, chosen, seen)
+    slope, half_of_digits = _rounding_slope(context, chosen), context.sampled.unit**-0.5
+    cancellation, saturation = units * slope, _saturation_error(context, chosen, seen).minimum(half_of_digits * slope)
     if not any_set(wrong & (judged.error <= torch.maximum(cancellation, saturation))):
         return None
     length = value_of_column(context.column_groups, chosen, own_or_shared(context.lengths))
