@@ -85,14 +85,15 @@ def _compared(exchange: Exchange) -> Iterator[Finding]:
             shapes = f"a gradient of shape {list(gradient.shape)} for an input of shape {list(slot.shape)}"
             yield failure("GV309", f"{place}: returns {shapes}; autograd sums it without a word")
         if gradient.dtype != slot.dtype:
-            yield _dtype(place, gradient, slot)
+            yield _dtype(place, gradient, slot, exchange)
         if gradient.device != slot.device:
             yield _device(place, gradient, slot)
 
 
-def _dtype(place: str, gradient: Tensor, slot: Slot) -> Finding:
+def _dtype(place: str, gradient: Tensor, slot: Slot, exchange: Exchange) -> Finding:
     text = f"{place}: returns {_dtype_name(gradient.dtype)} for an input of {_dtype_name(slot.dtype)}"
-    if torch.finfo(slot.dtype).eps < _eps(gradient.dtype):
+    cotangents = [_eps(entry.dtype) for entry in exchange.received if isinstance(entry, Tensor)]
+    if max(torch.finfo(slot.dtype).eps, min(cotangents, default=0.0)) < _eps(gradient.dtype):
         return failure("GV310", f"{text}; autograd casts it back, but the digits are lost")
     return remark("GV310", f"{text}; autograd casts it")
 

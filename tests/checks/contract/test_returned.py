@@ -10,7 +10,7 @@ from torch.autograd import Function
 
 from gradverify.result import Verdict
 from tests.checks.contract.support import X, Y, contract, failing, product, remarked, sine
-from tests.core.support import double
+from tests.core.support import double, with_backward
 
 ONE = double([0.7])
 
@@ -29,6 +29,13 @@ def test_narrower_dtype_fails_and_wider_dtype_is_remarked() -> None:
     wide = contract(sine(lambda ctx, x, g: g.double() * x.double().cos()), X.detach().float().requires_grad_())
     assert wide.verdict is Verdict.PASS
     assert remarked(wide) == {"GV310"}
+
+
+def test_dtype_of_the_cotangent_loses_no_digit() -> None:
+    """The output of a cast to float32 has a cotangent in float32."""
+    narrow = contract(with_backward(lambda x: x.float(), lambda g, x: g.clone()), X)
+    assert narrow.verdict is Verdict.PASS
+    assert remarked(narrow) == {"GV310"}
 
 
 def test_gradient_on_another_device_fails() -> None:
