@@ -59,15 +59,17 @@ def used_as_constants(subject: Subject) -> tuple[Constant, ...]:
 
 
 def graph_at_scaled_inputs(subject: Subject, numbers: Sequence[int]) -> Tape:
-    """Return a graph with the primals in `numbers` scaled by 1 + step; raises EvaluationError.
+    """Return a graph with the primals in `numbers` scaled by about 1 + step; raises EvaluationError.
 
-    Saved tensors are copies, so that overwriting them changes neither inputs nor outputs.
+    Each entry has a factor of its own: quotients of inputs change too. Saved tensors are copies, so that overwriting
+    them changes neither inputs nor outputs.
     """
-    factor = 1.0 + _step(subject)
-    points = [
-        fresh(primal.tensor).contiguous() * (factor if number in numbers else 1.0)
-        for number, primal in enumerate(subject.primals)
-    ]
+    generator, points = torch.Generator().manual_seed(subject.settings.seed), []
+    for number, primal in enumerate(subject.primals):
+        shape = primal.tensor.shape if primal.tensor.layout is torch.strided else ()
+        steps = _step(subject) * (0.5 + torch.rand(shape, generator=generator, dtype=torch.float64))
+        factor = 1.0 + steps.to(primal.tensor.device, primal.tensor.real.dtype) * (number in numbers)
+        points.append(fresh(primal.tensor).contiguous() * factor)
     with saved_tensors_hooks(lambda tensor: tensor.detach().clone(), lambda tensor: tensor):
         return graph_at(subject, points)
 

@@ -56,6 +56,24 @@ def test_saved_intermediate_is_remarked(as_attribute: bool) -> None:
     assert remarked(result) == {"GV502"}
 
 
+def test_saved_quotient_of_inputs_is_remarked() -> None:
+    """It is the same if both inputs are scaled alike."""
+
+    class Squares(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor, y: Tensor) -> Tensor:
+            quotient = x / y
+            ctx.save_for_backward(y, quotient)
+            return quotient.square()
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor]:
+            y, quotient = ctx.saved_tensors
+            return 2 * g * quotient / y, -2 * g * quotient.square() / y
+
+    assert remarked(contract(Squares.apply, X, Y)) == {"GV502"}
+
+
 def test_saved_mask_has_no_finding() -> None:
     class Relu(Function):
         @staticmethod
