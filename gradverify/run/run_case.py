@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from gradverify.case import Absence, Case, Literal, Trying
+from gradverify.case import Absence, Case, Literal, TensorInput, Trying, Values
 from gradverify.core.model.limits import Deadline
 from gradverify.core.model.problem import Problem
 from gradverify.errors import InputError, what_is_lacking
@@ -135,10 +135,12 @@ _NOTHING = "nothing to differentiate: no input is a floating or complex tensor t
 
 
 def _nothing_to_differentiate(case: Case) -> str:
-    """Return the message for a case without differentiable inputs, with a hint if an input looks like a shape."""
+    """Return the message for a case without differentiable inputs, with a hint if one may be meant to be."""
     for name, given in case.inputs.items():
         if isinstance(given, Literal) and _is_like_a_shape(given.value):
             return f"{_NOTHING}; `{name}` is the list {given.value}, a tensor of that shape is {{shape: {given.value}}}"
+        if isinstance(given, TensorInput) and isinstance(given.origin, Values) and given.requires_grad is not False:
+            return f"{_NOTHING}; the values of `{name}` are whole numbers, write 1.0 for 1 to differentiate by it"
     return _NOTHING
 
 

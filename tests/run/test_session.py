@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from gradverify.case import Absence, Case, Expectation, Literal, TargetProblem
+from gradverify.case import Absence, Case, Expectation, Literal, TargetProblem, TensorInput, Values
 from gradverify.errors import SpecError, Where
 from gradverify.result import CaseResult, Stop, Verdict
 from gradverify.run import session
@@ -147,7 +147,11 @@ def test_nothing_to_differentiate_and_invalid_inputs_are_errors(engine: Engine) 
     nothing = replace(case("integers"), inputs={"x": replace(case("square").inputs["x"], requires_grad=False)})
     listed = case("Square", inputs={"x": Literal(value=[4, 3])})
     odd = replace(case("square"), inputs={"x": replace(case("square").inputs["x"], dtype="float63")})
-    found = run([nothing, listed, odd], engine)
+    whole = case("Nested.inner", inputs={"x": TensorInput(origin=Values(values=[1, 2]))})
+    found = run([nothing, listed, odd, whole], engine)
+    assert found["Nested.inner"].message.endswith(
+        "the values of `x` are whole numbers, write 1.0 for 1 to differentiate by it"
+    )
     assert found["Square"].message.endswith("`x` is the list [4, 3], a tensor of that shape is {shape: [4, 3]}")
     assert found["integers"].message.startswith("GV907: nothing to differentiate")
     assert found["square"].message == "GV902: input `x`: torch has no dtype called `float63`"
