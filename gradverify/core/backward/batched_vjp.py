@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
-from typing import Any
 
 import torch
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
 
 from gradverify.core.backward.vjps import LAST_DIGITS, Backward, Reuse, is_reusable, row
 from gradverify.core.model.limits import chunks
 from gradverify.core.model.magnitudes import all_set
 from gradverify.core.model.problem import metered
 from gradverify.core.model.tape import function_nodes, is_intact
+from gradverify.interception import without_data
 
 EVERYTHING = slice(None)  # all input coordinates
 MIN_BATCHED = 12  # cotangents: fewer are pulled back one by one
@@ -111,7 +109,7 @@ def _vectorised(backward: Backward, cotangents: Tensor, only: slice) -> Tensor |
     ]
     metered(backward.problem).backward += 1
     try:
-        with warnings.catch_warnings(), torch.no_grad(), _without_data(function_nodes(tape)):
+        with warnings.catch_warnings(), torch.no_grad(), without_data(function_nodes(tape)):
             warnings.simplefilter("ignore")
             grads = torch.autograd.grad(
                 outputs, leaves, shaped, retain_graph=True, allow_unused=True, is_grads_batched=True
@@ -125,38 +123,6 @@ def _vectorised(backward: Backward, cotangents: Tensor, only: slice) -> Tensor |
         for grad, primal in zip(grads, primals, strict=True)
     ]
     return torch.cat([grad.to(flat[0].device) for grad in flat], dim=1) if len(flat) > 1 else flat[0]
-
-
-class _NoData(TorchFunctionMode):
-    """Mode in which `Tensor.data` raises."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in _DATA:
-            raise RuntimeError("`.data` of cotangents that are batched")
-        return func(*args, **(kwargs or {}))
-
-
-_DATA = (Tensor.data.__get__, Tensor.data.__set__)  # type: ignore[attr-defined]
-
-
-@contextmanager
-def _without_data(nodes: Sequence[Any]) -> Iterator[None]:
-    """Let `.data` raise in the backwards of these nodes: of a batched cotangent it ends the process (torch 2.13)."""
-
-    def guarded(node: Any) -> Callable[..., Any]:
-        def apply(*cotangents: Any) -> Any:
-            with _NoData():
-                return type(node).apply(node, *cotangents)
-
-        return apply
-
-    for node in nodes:
-        node.apply = guarded(node)
-    try:
-        yield
-    finally:
-        for node in nodes:
-            del node.apply  # it holds the node
 
 
 def _inside(primals: Sequence[Tensor], only: slice) -> list[int]:
