@@ -77,8 +77,7 @@ def test_early_stopped_iteration_is_approximate_and_the_suggested_rtol_accepts_i
     assert cause == "approximate"
     assert text == (
         "4 of 8 entries that are not zero differ and no pattern in them is known; the error is at most 6e-06 of the"
-        " largest derivative, as where an iteration stops at a tolerance or a small term is forgotten; if it is meant,"
-        " `rtol: 2e-05` accepts it"
+        " largest derivative, as where an iteration stops early or a small term is missing; `rtol: 2e-05` accepts it"
     )
     rtol = float(text.partition("`rtol: ")[2].partition("`")[0])
     assert _verdict(backward, x, rtol) is Verdict.PASS

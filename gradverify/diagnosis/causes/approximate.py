@@ -1,4 +1,4 @@
-"""Small errors without a known pattern: an iteration stopped at a tolerance, or a small term that is forgotten."""
+"""Small errors without a known pattern: an iteration stopped early, or a small term that is missing."""
 
 from __future__ import annotations
 
@@ -26,9 +26,8 @@ def approximate(seen: BlockEntries) -> Diagnosis | None:
         return None
     text = f"{differ_text(count, nonzero, 'entries that are not zero')} and no pattern in them is known; the error is"
     text += f" at most {rounded_up(seen.largest_error / largest)} of the largest derivative,"
-    text += " as where an iteration stops at a tolerance or a small term is forgotten"
-    text += f"; if it is meant, {_accepting_tolerance(seen)} accepts it"
-    return Diagnosis(cause=APPROXIMATE, explanation=text, share=1.0)
+    text += " as where an iteration stops early or a small term is missing"
+    return Diagnosis(cause=APPROXIMATE, explanation=f"{text}; {_accepting_tolerance(seen)} accepts it", share=1.0)
 
 
 def _accepting_tolerance(seen: BlockEntries) -> str:
