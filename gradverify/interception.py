@@ -1,4 +1,4 @@
-"""Interception of torch in user code: Functions are run as plain code, and casts to other precisions are recorded.
+"""Interception of torch in user code: Functions run as plain code, casts are recorded, `.data` is refused.
 
 Without the backward of hand-written `torch.autograd.Function`s, torch can do what a Function prevents: differentiate
 the forward itself, or evaluate it at many points at once under `torch.vmap`.
@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C._functorch import is_legacy_batchedtensor
 from torch.autograd import Function
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -65,7 +66,7 @@ def plain_forwards(chosen: Callable[[type[Function]], bool] = is_hand_written) -
 
 @contextmanager
 def without_data(nodes: Sequence[Any]) -> Iterator[None]:
-    """Let `.data` raise in the backwards of these nodes: of a batched cotangent it ends the process (torch 2.13)."""
+    """Let `.data` of batched tensors raise in the backwards of these nodes: it ends the process (torch 2.13)."""
 
     def guarded(node: Any) -> Callable[..., Any]:
         def apply(*cotangents: Any) -> Any:
@@ -84,10 +85,10 @@ def without_data(nodes: Sequence[Any]) -> Iterator[None]:
 
 
 class _NoData(TorchFunctionMode):
-    """Mode in which `Tensor.data` raises."""
+    """Mode in which `.data` of a batched tensor raises."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in _DATA:
+        if func in _DATA and is_legacy_batchedtensor(args[0]):
             raise RuntimeError("`.data` of a batched tensor")
         return func(*args, **(kwargs or {}))
 

@@ -349,3 +349,9 @@ def test_a_backward_that_reads_the_data_of_its_cotangent_is_called_for_each(
 
     result = gradcheck(with_backward(lambda x: x @ x.T, backward), normal(4, 4, seed=1))
     assert (result.verdict is Verdict.PASS) is (factor == 1.0)
+
+
+def test_a_backward_that_reads_the_data_of_a_saved_tensor_is_called_for_all_at_once() -> None:
+    result = gradcheck(with_backward(lambda x: x @ x.T, lambda grad, x: (grad + grad.T) @ x.data), normal(4, 4, seed=1))
+    assert result.verdict is Verdict.PASS
+    assert result.evaluations.backward < 16  # outputs

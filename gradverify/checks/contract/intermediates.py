@@ -64,7 +64,8 @@ def graph_at_scaled_inputs(subject: Subject, numbers: Sequence[int]) -> Tape:
     Each entry has a factor of its own: quotients of inputs change too. Saved tensors are copies, so that overwriting
     them changes neither inputs nor outputs.
     """
-    generator, points = torch.Generator().manual_seed(subject.settings.seed), []
+    generator = torch.Generator().manual_seed(subject.settings.seed)
+    points = []
     for number, primal in enumerate(subject.primals):
         shape = primal.tensor.shape if primal.tensor.layout is torch.strided else ()
         steps = _step(subject) * (0.5 + torch.rand(shape, generator=generator, dtype=torch.float64))

@@ -63,10 +63,8 @@ def sample_single_steps(context: JudgingContext, *, only_cotangents: bool) -> Lo
     None if there are none, or if time runs out. With `only_cotangents`, a vjp is measured in the inputs in which it is
     linear.
     """
-    direction, looks = (
-        random_magnitudes(context.lengths.step, torch.Generator().manual_seed(context.settings.seed + 2)),
-        [],
-    )
+    generator, looks = torch.Generator().manual_seed(context.settings.seed + 2), []
+    direction = random_magnitudes(context.lengths.step, generator)
     try:
         moved = _inputs_moved_together(context, only_cotangents=only_cotangents)
         lines = [_line(context, zero_outside(direction, coordinates), coordinates) for coordinates in moved]
