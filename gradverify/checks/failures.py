@@ -27,8 +27,11 @@ _INTERPRET = (
 )
 
 
-def failed_call(check: str, problem: Problem, error: EvaluationError) -> CheckResult:
-    """Return the result of a check whose user code raised; autograd's rejection of a gradient is a fail."""
+def failed_call(check: str, problem: Problem, error: EvaluationError, hint: str = "") -> CheckResult:
+    """Return the result of a check whose user code raised; autograd's rejection of a gradient is a fail.
+
+    `hint` ends the message if an exception of the user's own is named.
+    """
     original = error.original
     lacking = what_is_lacking(original)
     if lacking is not None:
@@ -43,7 +46,7 @@ def failed_call(check: str, problem: Problem, error: EvaluationError) -> CheckRe
         return _single(check, problem, _CODES[error.stage], Verdict.ERROR, str(original))
     place = _place(original.__traceback__)
     name, description = type(original).__name__, first_line(original)
-    hint = _INTERPRET if description.startswith(_NO_DRIVER) else ""
+    hint = _INTERPRET if description.startswith(_NO_DRIVER) else hint
     text = f"{error.stage} raised {name if description == name else f'{name}: {description}'}{place}{hint}"
     return _single(check, problem, _CODES[error.stage], Verdict.ERROR, text)
 

@@ -30,13 +30,14 @@ from gradverify.core.forward.repeatable import Repeatable, made_repeatable
 from gradverify.core.forward.sampler import Sampler, sampler
 from gradverify.core.model.limits import chunks, keeping
 from gradverify.core.model.problem import Problem
-from gradverify.core.model.tape import Rejected, once_differentiable, record, vjp_problem
+from gradverify.core.model.tape import Rejected, once_differentiable, record, vjp, vjp_problem
 from gradverify.errors import EvaluationError
 from gradverify.evidence import Diagnose, undiagnosed
 from gradverify.result import CheckResult, Verdict
 
 NAME = "gradgradcheck"
 SERIES = 200  # of its codes
+_UNDECLARED = "; only with create_graph=True: make backward differentiable, or mark it @once_differentiable"
 _OF_SLOPE = 4.0  # times the noise of a central difference: noise of a slope between one step and a quarter of it
 
 
@@ -63,7 +64,9 @@ def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) 
             NAME, problem, "autograd rejects what backward returned, see gradcheck: there is no vjp to differentiate"
         )
     except EvaluationError as error:
-        return with_torch_outcome(_failed(problem, error), run_gradgradcheck(ready.problem, settings, ready.tape))
+        return with_torch_outcome(
+            _failed(ready, problem, error), run_gradgradcheck(ready.problem, settings, ready.tape)
+        )
     try:
         reconsider = _kinks_of(ready, settings)
         question = Question(check=NAME, series=SERIES, settings=settings, reconsider=reconsider, diagnose=diagnose)
@@ -77,7 +80,7 @@ def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) 
             found = replace(found, evaluations=evaluations(second.problem))
             found = _with_reasons(found, problem, settings)
     except EvaluationError as error:
-        found = _failed(problem, error)
+        found = _failed(ready, problem, error)
     return with_torch_outcome(found, run_gradgradcheck(ready.problem, settings, ready.tape))
 
 
@@ -118,14 +121,25 @@ def _with_reasons(result: CheckResult, problem: Problem, settings: Settings) -> 
     return replace(result, findings=(*reasons, *result.findings), evaluations=evaluations(problem))
 
 
-def _failed(problem: Problem, error: EvaluationError) -> CheckResult:
-    """Return the result if backward raises: a skip if it declares that it cannot be differentiated."""
+def _failed(first: Repeatable, problem: Problem, error: EvaluationError) -> CheckResult:
+    """Return the result if user code raises: a skip if backward declares that it cannot be differentiated."""
     original, text = error.original, str(error.original)
     from_torch = isinstance(original, RuntimeError) and "is not implemented" in text
     if error.stage == "backward" and (from_torch or isinstance(original, NotImplementedError)):
         reason = text.splitlines()[0] if text else "it raises NotImplementedError"
         return skipped(NAME, problem, f"backward has no derivative of its own: {reason}")
-    return failed_call(NAME, problem, error)
+    hint = _UNDECLARED if error.stage == "backward" and _runs_without_graph(first) else ""
+    return failed_call(NAME, problem, error, hint)
+
+
+def _runs_without_graph(first: Repeatable) -> bool:
+    """Return True if backward does not raise where it is not differentiated."""
+    try:
+        with torch.no_grad():
+            vjp(first.problem, first.tape, [torch.ones_like(output.tensor) for output in first.tape.outputs])
+    except EvaluationError:
+        return False
+    return True
 
 
 def _kinks_of(first: Repeatable, settings: Settings) -> Reconsider:

@@ -265,3 +265,37 @@ def test_a_kink_of_forward_hides_no_wrong_second_derivative(count: int, factor: 
         lambda x: torch.cat([x.relu(), Squares.apply(x, factor)]),
     ):
         assert (checked(function, x).verdict is Verdict.PASS) is passes
+
+
+class FromNumPy(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return torch.from_numpy(grad.numpy() * x.detach().cos().numpy())
+
+
+class Misspelt(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return grad * ctx.x.cos()
+
+
+def test_a_backward_that_raises_only_where_it_is_differentiated_is_told_how_to_declare_that() -> None:
+    result = checked(FromNumPy.apply, X)
+    assert (result.verdict, [each.code for each in result.findings]) == (Verdict.ERROR, ["GV903"])
+    assert result.message.endswith(
+        "in backward); only with create_graph=True: make backward differentiable, or mark it @once_differentiable"
+    )
+
+
+def test_a_backward_that_always_raises_is_not_told_to_declare_anything() -> None:
+    assert "once_differentiable" not in checked(Misspelt.apply, X).message
