@@ -299,3 +299,22 @@ def test_a_backward_that_raises_only_where_it_is_differentiated_is_told_how_to_d
 
 def test_a_backward_that_always_raises_is_not_told_to_declare_anything() -> None:
     assert "once_differentiable" not in checked(Misspelt.apply, X).message
+
+
+def test_each_forward_is_counted_once() -> None:
+    calls = 0
+
+    class Cubed(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            nonlocal calls
+            calls += 1
+            ctx.save_for_backward(x)
+            return x**3
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Tensor:
+            (x,) = ctx.saved_tensors
+            return 3 * grad * x**2
+
+    assert checked(Cubed.apply, X).evaluations.forward == calls > 0

@@ -131,7 +131,7 @@ def call(problem: Problem, tensors: Sequence[Tensor]) -> tuple[Named, ...]:
 
     Raises EvaluationError if user code raises, and OutOfTime if the deadline has passed.
     """
-    metered(problem).forward += 1
+    metered(problem).forward += problem.order == 1  # a vjp calls its forward by this function, which counts it
     projected = [
         tensor if primal.project is None else primal.project(tensor)
         for primal, tensor in zip(problem.primals, tensors, strict=True)
