@@ -17,7 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from gradverify.cli.watching.files import is_relevant
+from gradverify.cli.watching.files import is_relevant, watched
+from gradverify.cli.watching.inbox import Happening, Saved
 from gradverify.cli.watching.screen import reason
 
 ROOT = Path(__file__).parent.parent.parent
@@ -243,6 +244,26 @@ def test_a_path_that_does_not_exist_is_a_mistake(project: Path, monkeypatch: pyt
 )
 def test_which_files_are_watched(tmp_path: Path, name: str, relevant: bool) -> None:
     assert is_relevant(tmp_path / name, [tmp_path]) is relevant
+
+
+def test_one_save_that_the_system_reports_twice_is_one_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, other = tmp_path / "ops.py", tmp_path / "other.py"
+
+    def bursts(*_roots: Path, **_options: object) -> Iterator[set[tuple[int, str]]]:
+        yield set()
+        for path, text in ((file, "a"), (file, None), (other, "b"), (file, "longer"), (file, None)):
+            if text is not None:
+                path.write_text(text, encoding="utf-8")
+            yield {(1, str(path))}
+        for _ in range(2):
+            file.unlink(missing_ok=True)
+            yield {(3, str(file))}
+
+    monkeypatch.setattr("watchfiles.watch", bursts)
+    reported: list[Happening] = []
+    with watched([tmp_path], reported.append):
+        pass
+    assert reported == [Saved(files=frozenset((path,))) for path in (file, other, file, file)]
 
 
 def test_the_reason_names_what_was_saved_without_temporary_files_that_are_gone(tmp_path: Path) -> None:

@@ -20,6 +20,9 @@ _LONGEST = 1000  # milliseconds after which a burst is reported although it goes
 _PAUSE = 250  # milliseconds between two looks at whether to end
 
 
+_State = tuple[int, ...] | None  # number on the disk, size and time of the last save; None if there is no such file
+
+
 @dataclass(slots=True, kw_only=True)
 class _Watcher:
     """A thread that watches. The fields change."""
@@ -66,6 +69,7 @@ def watched(roots: Sequence[Path], put: Callable[[Happening], None]) -> Iterator
 def _watch(roots: Sequence[Path], put: Callable[[Happening], None], watcher: _Watcher) -> None:
     from watchfiles import watch
 
+    states: dict[Path, _State] = {}
     try:
         batches = watch(
             *roots,
@@ -79,7 +83,7 @@ def _watch(roots: Sequence[Path], put: Callable[[Happening], None], watcher: _Wa
         )
         for batch in batches:
             watcher.ready.set()
-            if files := frozenset(Path(path) for _, path in batch):
+            if files := _changed(frozenset(Path(path) for _, path in batch), states):
                 put(Saved(files=files))
     except Exception as error:  # of the operating system, as a limit on watched folders
         watcher.failure = f"the files below {roots[0]} cannot be watched: {error}"
@@ -87,3 +91,22 @@ def _watch(roots: Sequence[Path], put: Callable[[Happening], None], watcher: _Wa
             put(Ended(why=watcher.failure))
     finally:
         watcher.ready.set()
+
+
+def _changed(files: frozenset[Path], states: dict[Path, _State]) -> frozenset[Path]:
+    """Return the files whose state differs from that of their last report, and remember it in `states`.
+
+    The system may report one save in two bursts.
+    """
+    found = {file: _state(file) for file in files}
+    changed = frozenset(file for file in files if file not in states or states[file] != found[file])
+    states.update(found)
+    return changed
+
+
+def _state(file: Path) -> _State:
+    try:
+        status = file.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
