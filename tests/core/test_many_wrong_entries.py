@@ -16,7 +16,16 @@ from gradverify.core.forward.length_scales import scales
 from gradverify.core.forward.sampler import sampler
 from gradverify.core.model.tape import record
 from gradverify.result import CheckResult, ElementVerdict, Verdict
-from tests.core.support import claimed, gradcheck, normal, problem_of, with_backward, wrong_places
+from tests.core.support import (
+    claimed,
+    double,
+    gradcheck,
+    normal,
+    one_by_one,
+    problem_of,
+    with_backward,
+    wrong_places,
+)
 
 LADDER = 120  # forwards of one column through all steps, and of the tests before
 FEW = 500  # forwards; thirty steps for each column would be tens of thousands
@@ -147,6 +156,25 @@ def test_wrong_elementwise_function_takes_few_forwards(off: float) -> None:
     result = gradcheck(claimed(torch.sin, lambda x: x.cos() * (1 + off)), normal(20_000, seed=7))
     assert (result.mismatched, result.undetermined) == (20_000, 0)
     assert result.evaluations.forward <= FEW
+
+
+@pytest.mark.parametrize("distance", [1.0, 1e-3], ids=["far from a kink", "near a kink"])
+def test_wrong_claims_in_place_of_zeros_take_few_forwards(distance: float) -> None:
+    x = double([0.3, 0.3 - distance, 1.1, -0.4, 0.9, 0.2])
+
+    def forward(x: Tensor) -> Tensor:
+        return (x.roll(1) - x).relu()
+
+    def backward(grad: Tensor, x: Tensor) -> Tensor:
+        passed = grad * (x.roll(1) > x)
+        return passed.roll(-1) - passed
+
+    def plus_one(grad: Tensor, x: Tensor) -> Tensor:
+        return backward(grad, x) + grad.sum()
+
+    right, wrong = (gradcheck(one_by_one(with_backward(forward, each)), x) for each in (backward, plus_one))
+    assert (right.verdict, wrong.mismatched) == (Verdict.PASS, x.numel() ** 2)
+    assert wrong.evaluations.forward < 3 * right.evaluations.forward
 
 
 def test_few_small_errors_are_judged_apart_from_many_large_ones() -> None:

@@ -14,6 +14,8 @@ from tests.core.support import (
     double,
     gradcheck,
     gradgradcheck,
+    normal,
+    one_by_one,
     with_backward,
 )
 
@@ -84,6 +86,21 @@ def test_nan_claimed_for_every_entry_fails() -> None:
         return grad[1] * 2 * x * torch.nan
 
     assert gradcheck(with_backward(function, backward), double([1.0, 2.0])).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("claim", [torch.nan, torch.inf])
+def test_a_dense_jacobian_of_claims_that_are_not_finite_takes_few_forwards(claim: float) -> None:
+    mixing, x = normal(30, 30).detach(), normal(30, seed=1)
+
+    def forward(x: Tensor) -> Tensor:
+        return (mixing @ x).tanh()
+
+    def backward(grad: Tensor, x: Tensor) -> Tensor:
+        return grad.sum() * torch.full_like(x, claim)
+
+    result = gradcheck(one_by_one(with_backward(forward, backward)), x)
+    assert result.verdict is Verdict.FAIL
+    assert result.evaluations.forward < 30 * x.numel()  # thirty steps of each column would be 60 times as many
 
 
 def test_point_outside_domain_is_inconclusive() -> None:

@@ -67,7 +67,7 @@ def _examined(
     large = judged.error > _NOT_ADDITIVE * context.claimed.abs().amax(dim=0)
     accused = wrong & (~judged.kinked | judged.bent & large)
     claimed, column_of = context.claimed[chosen], context.column_groups.column_of[chosen]
-    accused &= column_of < first_cotangent(context.sampled)
+    accused &= (column_of < first_cotangent(context.sampled)) & claimed.isfinite()  # nan is no slope of a piece
     if not any_set(accused):
         return judged, torch.zeros_like(context.sampled.value, dtype=torch.bool)
     generator = torch.Generator().manual_seed(context.settings.seed)
@@ -109,13 +109,11 @@ def _has_kink(context: JudgingContext, generator: torch.Generator, factor: float
 
     If many inputs are tied at zero, possibly only the direction of all of them shows it.
     """
-    kinked = torch.zeros_like(context.sampled.value, dtype=torch.bool)
-    pairs = [
-        (_random_direction(context, generator), _random_direction(context, generator)) for _ in range(_DIRECTION_PAIRS)
-    ]
-    for one, other in (*pairs, (own_or_shared(context.lengths), ASIDE * _random_direction(context, generator))):
-        kinked |= _lasting_gaps(context, one, other, [step * factor for step in _TEST_STEPS]).any(dim=0)
-    return kinked
+    lengths, pairs = own_or_shared(context.lengths), range(_DIRECTION_PAIRS)
+    directions = [(_random_direction(context, generator), _random_direction(context, generator)) for _ in pairs]
+    directions.append((lengths, ASIDE * _random_direction(context, generator)))
+    steps = [step * factor for step in _TEST_STEPS]
+    return torch.stack([_lasting_gaps(context, *pair, steps).any(dim=0) for pair in directions]).any(dim=0)
 
 
 def _lasting_gaps(context: JudgingContext, one: Tensor, other: Tensor, steps: Sequence[float]) -> Tensor:

@@ -39,7 +39,8 @@ def screen(context: JudgingContext, stencil: Stencil) -> Screened:
     parts, height = [], rows_at_once(claimed)
     for top in range(0, max(1, len(claimed)), height):
         rows = slice(top, top + height)
-        estimate, bends = _estimate(context, stencil, claimed[rows].abs(), rows)
+        slope = claimed[rows].abs().nan_to_num_(0.0, 0.0)  # a claim that is not finite does not spoil the bar
+        estimate, bends = _estimate(context, stencil, slope, rows)
         parts.append(screened(claimed[rows], part_of(allowance, rows, slice(None)), estimate, bends))
     return stacked_looks(parts)
 

@@ -33,13 +33,13 @@ def excuse_stairs(context: JudgingContext, chosen: Tensor, judged: Judged) -> Ju
     Either the output is constant on the stair and everywhere around, and the noise of its tensor is that of stairs; or,
     at order 2, the finest steps show the slope of one stair, whose height is small beside the gradient.
     """
-    wrong, claimed = judged.code == Code.MISMATCH, context.claimed[chosen]
+    claimed = context.claimed[chosen]
+    wrong = (judged.code == Code.MISMATCH) & claimed.isfinite()
     second_order = context.sampled.problem.order > 1
     constant = wrong & (claimed != 0) & (judged.numeric.abs() <= judged.bar)
-    height = torch.zeros_like(context.sampled.value)
-    if any_set(constant):
-        height = torch.where(_flat_all_around(context), _stair_heights(context), height)
-        constant &= height > 0
+    constant &= _flat_all_around(context, constant.any(dim=0))
+    height = _stair_heights(context) if any_set(constant) else torch.zeros_like(context.sampled.value)
+    constant &= height > 0
     accused = wrong if second_order else constant
     steps = steps_down_to(context.lengths, _SHORTEST) if second_order else halving_steps(context.lengths)
     if second_order and context.sparse:
@@ -78,22 +78,24 @@ def _agrees_with_larger_steps(sampled: Sampler, samples: Samples, claimed: Tenso
     return sudden & (agrees[:, 1:] & agrees[:, :-1]).any(dim=1) & (height <= LOW * size)
 
 
-def _flat_all_around(context: JudgingContext) -> Tensor:
-    """Mask of outputs that are constant over small steps at all distances tried; (m,).
+def _flat_all_around(context: JudgingContext, outputs: Tensor) -> Tensor:
+    """Mask of those of the outputs (m,) that are constant over small steps at all distances tried; (m,).
 
     Beyond a dead zone, a clamp or a jump an output changes at small steps, and a ripple changes everywhere.
     """
     generator = torch.Generator().manual_seed(0)
     small = SMALL_STEP * random_magnitudes(context.lengths.shared, generator)
     longer = _HIGHEST_STAIR * random_magnitudes(context.lengths.shared, generator)
-    changes, rises = torch.zeros_like(context.sampled.value, dtype=torch.bool), []
+    flat, rises = outputs.clone(), []
     for distance in _DISTANCES:
         offset = distance * random_magnitudes(context.lengths.shared, generator)
         for displacement in (offset, -offset):
+            if not any_set(flat):
+                return flat
             here = outputs_near(context.sampled, displacement)
-            changes |= here != outputs_near(context.sampled, displacement + small)
+            flat &= here == outputs_near(context.sampled, displacement + small)
             rises.append((outputs_near(context.sampled, displacement + longer) - here).abs())
-    return ~changes & (_least_rise(context, torch.stack(rises)) <= _HIGHEST_STAIR * context.sampled.size)
+    return flat & (_least_rise(context, torch.stack(rises)) <= _HIGHEST_STAIR * context.sampled.size)
 
 
 def _least_rise(context: JudgingContext, rises: Tensor) -> Tensor:
