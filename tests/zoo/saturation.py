@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from tests.zoo.specimen import Draw, Specimen, at, diagonal, specimen
 from tests.zoo.wrong import Wrong, with_backward, wrong
 
 _S = "saturated"
+_Map = Callable[[Tensor], Tensor]
 
 
 class Logit(Function):
@@ -76,6 +78,34 @@ def _narrow(count: int, dtype: torch.dtype) -> Draw:
     return draw
 
 
+def _slope_saved(forward: _Map, slope: _Map) -> _Map:
+    """Return a Function that saves its slope: to autograd a constant, whose derivative is missing at order 2."""
+
+    class SlopeSaved(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.save_for_backward(slope(x))
+            return forward(x)
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> Tensor:
+            return g * ctx.saved_tensors[0]
+
+    return SlopeSaved.apply
+
+
+# With their slopes, which are 1e15 or more beyond zero: no size of what backward rounds at the point.
+_STEEP_BEYOND_ZERO: tuple[tuple[str, _Map, _Map, Draw], ...] = (
+    ("log of a clamp", lambda x: x.clamp(min=1e-20).log(), lambda x: 1 / x.clamp(min=1e-20), at([0.5])),
+    ("log of a relu", lambda x: (x.relu() + 1e-16).log(), lambda x: (x > 0) / (x.relu() + 1e-16), at([1.0])),
+    ("sqrt of a relu", lambda x: x.relu().sqrt(), lambda x: 1 / (2 * x.relu().sqrt() + 1e-15), at([0.5])),
+    (
+        "sqrt of the relu of a sum",
+        lambda x: x.sum().relu().sqrt(),
+        lambda x: (1 / (2 * x.sum().relu().sqrt() + 1e-15)).expand_as(x),
+        at(2.0, -1.0),
+    ),
+)
 _SLOPE = diagonal(lambda x: -(-x).sigmoid())
 _SURE = with_backward(_loss, lambda g, x: g * (x.sigmoid() - 1))  # 1 - sigmoid cancels for large x
 _SURE_OF_MANY = with_backward(functional.logsigmoid, lambda g, x: g * (1 - x.sigmoid()))
@@ -147,6 +177,7 @@ SATURATED: tuple[Specimen, ...] = (
         x=at([-0.0345158688]),
         factor=1.0,
     ),
+    *(specimen(name, function, _S, "order 2", x=point) for name, function, _, point in _STEEP_BEYOND_ZERO),
 )
 
 WRONG_SATURATED: tuple[Wrong, ...] = (
@@ -215,5 +246,9 @@ WRONG_SATURATED: tuple[Wrong, ...] = (
         _S,
         "bfloat16",
         x=at(0.75, 1.5, -2.0, dtype=_BRAIN),
+    ),
+    *(
+        wrong(f"{name}, slope saved", _slope_saved(*both), "x", (0,), (0,), _S, check="gradgradcheck", x=point)
+        for name, *both, point in _STEEP_BEYOND_ZERO
     ),
 )

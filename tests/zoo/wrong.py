@@ -55,10 +55,18 @@ def with_backward(forward: Callable[..., Any], backward: Backward) -> Callable[.
 
 
 def wrong(
-    name: str, function: Callable[..., Any], wrt: str, output: Index, entry: Index, *tags: str, **draws: Any
+    name: str,
+    function: Callable[..., Any],
+    wrt: str,
+    output: Index,
+    entry: Index,
+    *tags: str,
+    check: str = "gradcheck",
+    **draws: Any,
 ) -> Wrong:
     """Return a wrong specimen and its wrong entry; `draws` are as in `specimen`."""
-    return Wrong(specimen=specimen(name, function, *tags, **draws), wrt=wrt, output_index=output, input_index=entry)
+    made = specimen(name, function, *tags, **draws)
+    return Wrong(specimen=made, wrt=wrt, output_index=output, input_index=entry, check=check)
 
 
 def _one_entry(g: Tensor, x: Tensor) -> Tensor:
