@@ -183,8 +183,11 @@ def _below_cancellation_floor(context: JudgingContext, chosen: Tensor, judged: J
     if not any_set(wrong):
         return None
     units = _UNITS_OF_BACKWARD if context.sampled.problem.order > 1 else CANCELLATION_UNITS
-    slope, half_of_digits = _rounding_slope(context, chosen), context.sampled.unit**-0.5
-    cancellation, saturation = units * slope, _saturation_error(context, chosen, seen).minimum(half_of_digits * slope)
+    slope = _rounding_slope(context, chosen)
+    cancellation, half_of_digits = units * slope, context.sampled.unit**-0.5 * slope
+    if not any_set(wrong & (judged.error <= torch.maximum(cancellation, half_of_digits))):
+        return None
+    saturation = _saturation_error(context, chosen, seen).minimum(half_of_digits)
     if not any_set(wrong & (judged.error <= torch.maximum(cancellation, saturation))):
         return None
     length = value_of_column(context.column_groups, chosen, own_or_shared(context.lengths))
