@@ -2,26 +2,52 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from gradverify.checks.contract.forward_run import same_outputs
-from gradverify.checks.contract.subject import Subject, gradients_of, graph_at
+from gradverify.checks.contract.subject import Subject, gradients_of, graph_at, new_graph
 from gradverify.checks.contract.wording import failure, raised, remark
 from gradverify.core.model.tape import Tape
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding
 
 _MAX_SIZES = 3  # largest number of different sizes tested
+_LONGER = 10  # times the operations of forward at the point: at another size it is broken off after so many
+_LEAST = 1_000  # operations that it may have in any case
+
+
+class _Counted(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Counts operations and raises once there are more than `most`."""
+
+    def __init__(self, most: float) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.most = most
+        self.count: int = 0
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Return False directly: torch's own method imports its compiler first, which takes seconds."""
+        return False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += 1
+        if self.count > self.most:
+            raise RuntimeError(f"more than {self.most:,} operations")
+        return func(*args, **(kwargs or {}))
 
 
 def findings(subject: Subject) -> Iterator[Finding]:
     """GV413: if forward accepts a dimension of size 1 or 0, backward does too; fixed sizes are not tested.
 
     A kernel that does not check its arguments reads out of bounds if these no longer fit. So nothing is tested beside
-    fixed indices, nor a size that a fixed argument has or is.
+    fixed indices, nor a size that a fixed argument has or is. An iteration that ends once a mean is small never ends if
+    that is the mean of nothing, nan: a forward that goes on for too long is broken off.
     """
     if not subject.hand_written or any(primal.project is not None for primal in subject.primals):
         return
@@ -30,11 +56,12 @@ def findings(subject: Subject) -> Iterator[Finding]:
         return
     kept = {size for value in fixed for size in (value.shape if isinstance(value, Tensor) else (value,))}
     found = dict.fromkeys(size for primal in subject.primals for size in primal.tensor.shape)
-    sizes = [size for size in found if size > 1 and size not in kept]
+    sizes = [size for size in found if size > 1 and size not in kept][:_MAX_SIZES]
+    most = max(_LEAST, _LONGER * _operations(subject)) if sizes else 0
     for small, judge in ((1, failure), (0, remark)):
-        for size in sizes[:_MAX_SIZES]:
-            error = _error(subject, size, small)
-            if error is not None and error.stage == "backward" and _is_free(subject, size):
+        for size in sizes:
+            error = _error(subject, size, small, most)
+            if error is not None and error.stage == "backward" and _is_free(subject, size, most):
                 text = f"dimensions of size {size} have size {small}, which forward accepts"
                 yield judge("GV413", f"{raised(error)}, where {text}")
                 return
@@ -46,13 +73,22 @@ def _is_index(value: float | Tensor) -> bool:
     )
 
 
-def _error(subject: Subject, size: int, other: int) -> EvaluationError | None:
+def _operations(subject: Subject) -> int:
+    """Return the number of operations of forward at the point."""
+    counted = _Counted(math.inf)
+    with counted:
+        new_graph(subject)
+    return counted.count
+
+
+def _error(subject: Subject, size: int, other: int, most: int) -> EvaluationError | None:
     """Return the error that forward or backward raises with dimensions of size `size` changed to `other`, else None.
 
-    Backward runs only if all outputs are finite.
+    Forward has at most so many operations. Backward runs only if all outputs are finite.
     """
     try:
-        tape = _at_size(subject, size, other)
+        with _Counted(most):
+            tape = _at_size(subject, size, other)
         if tape.outputs and _finite(tape):
             gradients_of(subject, tape, [torch.ones_like(output.tensor) for output in tape.outputs])
     except EvaluationError as error:
@@ -64,15 +100,15 @@ def _finite(tape: Tape) -> bool:
     return all(bool(output.tensor.isfinite().all()) for output in tape.outputs)
 
 
-def _is_free(subject: Subject, size: int) -> bool:
+def _is_free(subject: Subject, size: int, most: int) -> bool:
     """Return True if forward and backward both work at another size above 1.
 
     Forward may accept size 1 although the size is fixed: a constant broadcasts, or `zip` stops at the shorter list.
     Then backward raises at other sizes too, or forward ignores the added entries.
     """
     if size > 2:
-        return _error(subject, size, size - 1) is None
-    return _error(subject, size, size + 1) is None and not _ignores_more(subject, size)
+        return _error(subject, size, size - 1, most) is None
+    return _error(subject, size, size + 1, most) is None and not _ignores_more(subject, size)
 
 
 def _ignores_more(subject: Subject, size: int) -> bool:

@@ -430,3 +430,26 @@ def test_output_overwritten_by_backward_is_not_reported_as_layout() -> None:
             return grad * (1 - y.square_())
 
     assert failing(contract(Tanh.apply, X)) == {"GV402"}
+
+
+class UntilTheMeanIsSmall(Function):
+    """A root by Newton's method, until the mean of the squared steps is small; of no entries, that mean is nan."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        y, squares = x.clone(), 1.0
+        while not squares < 1e-24:
+            step = (y * y.exp() - x) / (y.exp() * (1 + y))
+            y, squares = y - step, float(step.square().mean())
+        ctx.save_for_backward(x, y)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        x, y = ctx.saved_tensors
+        return g * y / (x * (1 + y))
+
+
+def test_an_iteration_that_never_ends_for_no_entries_is_broken_off() -> None:
+    x = double([0.3, 0.7, 1.1])
+    assert contract(UntilTheMeanIsSmall.apply, x).verdict is Verdict.PASS
