@@ -124,11 +124,11 @@ def _entries(flat: Tensor, parts: Sequence[Block], name: str) -> Tensor:
 
 def _is_torchs_own(tape: Tape) -> bool:
     """True if every output has a graph, and torch has derived all of it."""
-    nodes = graph_nodes(output.tensor for output in tape.outputs)
+    outputs = [output.tensor for output in tape.outputs]
     return (
-        all(output.tensor.requires_grad for output in tape.outputs)
-        and not function_nodes(tape)
-        and not any(node.name().startswith(_IN_CPP) for node in nodes)
+        all(output.requires_grad for output in outputs)
+        and not function_nodes(outputs)
+        and not any(node.name().startswith(_IN_CPP) for node in graph_nodes(outputs))
     )
 
 

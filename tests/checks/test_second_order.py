@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -107,6 +108,49 @@ def test_a_backward_under_no_grad_is_named() -> None:
         "backward computes its gradient, or a part of it, without a graph (under no_grad, or from .detach(), .data or"
         " .item()); differentiate it properly, or mark backward @once_differentiable"
     )
+
+
+class WrongTwice(Function):
+    """The vjp of the sine, with a wrong derivative by the cotangent."""
+
+    @staticmethod
+    def forward(ctx: Any, grad: Tensor, x: Tensor) -> Tensor:
+        ctx.save_for_backward(grad, x)
+        return grad * x.cos()
+
+    @staticmethod
+    def backward(ctx: Any, again: Tensor) -> tuple[Tensor, Tensor]:
+        grad, x = ctx.saved_tensors
+        return again * x.sin(), -again * grad * x.sin()
+
+
+def test_a_function_that_backward_calls_is_named_as_a_suspect() -> None:
+    first = checked(sine(lambda ctx, x, grad: WrongTwice.apply(grad, x)), X).findings[0]
+    assert first.code == "GV501"
+    assert first.message.startswith(
+        "the derivative of WrongTwice, which backward calls, is wrong, or backward computes its gradient, or a part of"
+        " it, without a graph "
+    )
+
+
+class Length(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        length = x.square().sum(-1, keepdim=True).sqrt()
+        ctx.save_for_backward(x, length)
+        return length
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        x, length = ctx.saved_tensors
+        return (grad * x / length).masked_fill(length == 0, 0.0)
+
+
+def test_a_second_derivative_of_nan_is_no_missing_graph() -> None:
+    result = checked(Length.apply, double([[0.0, 0.0], [1.0, 2.0], [0.0, -1.0]]))
+    assert {finding.code for finding in result.findings if finding.verdict is Verdict.FAIL} == {"GV203"}
+    worst = result.findings[0].elements[0]
+    assert math.isnan(worst.analytic) and math.isfinite(worst.numeric)  # an entry with no known derivative comes later
 
 
 @pytest.mark.parametrize("check", ["gradgradcheck", "contract"])

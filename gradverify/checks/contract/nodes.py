@@ -7,7 +7,7 @@ Autograd sums, casts and copies to another device what `backward` returns before
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -50,7 +50,12 @@ class Exchange:
 
 def custom_nodes(tape: Tape) -> tuple[Any, ...]:
     """Return the nodes of hand-written Functions behind the tape's outputs, without torch's and gradverify's own."""
-    return tuple(node for node in function_nodes(tape) if is_hand_written(class_of(node)))
+    return custom_nodes_of(output.tensor for output in tape.outputs)
+
+
+def custom_nodes_of(tensors: Iterable[Tensor]) -> tuple[Any, ...]:
+    """Return those behind tensors."""
+    return tuple(node for node in function_nodes(tensors) if is_hand_written(class_of(node)))
 
 
 def class_of(node: Any) -> type[torch.autograd.Function]:

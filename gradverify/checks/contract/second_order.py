@@ -17,6 +17,7 @@ from gradverify.checks.contract.intermediates import (
     graph_near,
     used_as_constants,
 )
+from gradverify.checks.contract.nodes import class_of, custom_nodes, custom_nodes_of
 from gradverify.checks.contract.noise import largest
 from gradverify.checks.contract.subject import (
     Cotangents,
@@ -57,7 +58,7 @@ def findings(subject: Subject) -> Iterator[Finding]:
                 return  # declared once-differentiable
             squared_norm = _squared_norm(grads)
             if _misses_cotangent(subject, cotangents, grads, squared_norm):
-                yield remark("GV501", f"backward computes its gradient, or a part of it, {_WITHOUT_GRAPH}")
+                yield remark("GV501", f"{_first_suspects(subject, grads)}, {_WITHOUT_GRAPH}")
                 return
             unreached = _unreached(squared_norm, tape)
     except EvaluationError as error:
@@ -99,10 +100,22 @@ def _squared_norm(grads: Sequence[Tensor | None]) -> Tensor:
     return sum((grad.abs().double().square().sum() for grad in grads if grad is not None), torch.zeros(()))
 
 
+def _first_suspects(subject: Subject, grads: Sequence[Tensor | None]) -> str:
+    """Return what may be wrong with the derivative by the cotangent, up to "without a graph"."""
+    own = {class_of(node) for node in custom_nodes(subject.tape)}
+    nodes = custom_nodes_of(grad for grad in grads if grad is not None)
+    called = sorted({class_of(node).__name__ for node in nodes if class_of(node) not in own})
+    what = "backward computes its gradient, or a part of it"
+    return f"the derivative of {' or '.join(called)}, which backward calls, is wrong, or {what}" if called else what
+
+
 def _misses_cotangent(
     subject: Subject, cotangents: Cotangents, grads: tuple[Tensor | None, ...], squared_norm: Tensor
 ) -> bool:
-    """True if autograd's derivative of |B(g)|² along g is not 2·|B(g)|², as it is for every linear B."""
+    """True if autograd's derivative of |B(g)|² along g is not 2·|B(g)|², as it is for every linear B.
+
+    False where it is nan: something divides zero by zero, which is no missing graph.
+    """
     leaves = [primal.tensor for primal in subject.primals]
     expected = sum(float(as_coordinates(grad, leaf).square().sum()) for grad, leaf in zip(grads, leaves, strict=True))
     if (
@@ -118,7 +131,7 @@ def _misses_cotangent(
             float((as_coordinates(derivative, cotangent) * flatten([cotangent])).sum())
             for derivative, cotangent in zip(derivatives, cotangents, strict=True)
         )
-        if abs(found - 2 * expected) <= max(_RTOL, _ROUNDING_ULPS * eps_of(subject)) * expected:
+        if math.isnan(found) or abs(found - 2 * expected) <= max(_RTOL, _ROUNDING_ULPS * eps_of(subject)) * expected:
             return False
     twice = gradients_for(subject, [2 * cotangent for cotangent in subject.cotangents])
     return not gradients_differ(

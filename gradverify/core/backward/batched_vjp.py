@@ -109,7 +109,7 @@ def _vectorised(backward: Backward, cotangents: Tensor, only: slice) -> Tensor |
     ]
     metered(backward.problem).backward += 1
     try:
-        with warnings.catch_warnings(), torch.no_grad(), without_data(function_nodes(tape)):
+        with warnings.catch_warnings(), torch.no_grad(), without_data(function_nodes(outputs)):
             warnings.simplefilter("ignore")
             grads = torch.autograd.grad(
                 outputs, leaves, shaped, retain_graph=True, allow_unused=True, is_grads_batched=True

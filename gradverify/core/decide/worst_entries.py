@@ -98,8 +98,9 @@ def belongs_to(block: Block, coordinates: Tensor) -> Tensor:
 
 
 def _badness(error: Tensor, allowed: Tensor) -> Tensor:
-    """Return error / allowed; inf if that is nan."""
-    return (error / allowed.clamp(min=torch.finfo(torch.float64).tiny)).nan_to_num(torch.inf)
+    """Return error / allowed; if that is nan, less than inf: an error beside a known derivative says more."""
+    limits = torch.finfo(torch.float64)
+    return (error / allowed.clamp(min=limits.tiny)).nan_to_num(nan=limits.max, posinf=torch.inf)
 
 
 _PER_ENTRY = ("output", "input", "value", "analytic", "numeric", "bar", "error", "allowed", "reason")

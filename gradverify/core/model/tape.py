@@ -147,13 +147,12 @@ def graph_nodes(tensors: Iterable[Tensor]) -> Iterator[Any]:
                 pending.append(next_node)
 
 
-def function_nodes(tape: Tape) -> tuple[Any, ...]:
-    """Return the nodes of Functions in Python behind the tape's outputs.
+def function_nodes(tensors: Iterable[Tensor]) -> tuple[Any, ...]:
+    """Return the nodes of Functions in Python in the graph of these tensors.
 
     A node looks up its `apply` at every call, so an attribute of that name on the node is called in its place.
     """
-    found = graph_nodes(output.tensor for output in tape.outputs)
-    return tuple(node for node in found if isinstance(node, BackwardCFunction))
+    return tuple(node for node in graph_nodes(tensors) if isinstance(node, BackwardCFunction))
 
 
 def vjp_problem(problem: Problem, tape: Tape, seed: int) -> Problem:
