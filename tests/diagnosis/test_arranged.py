@@ -184,6 +184,17 @@ def test_two_exchanged_rows_are_reversed_and_not_shifted() -> None:
     assert (cause, text) == ("permuted", "the gradient by x is reversed along dimension 0")
 
 
+@pytest.mark.parametrize("x", [[0.3, -0.7, 0.9, -1.1], [-0.4, 0.8, -0.2, 0.6], [0.3, 0.7, -0.9, -1.1]])
+def test_exchanged_branches_of_few_entries_are_no_permutation(x: list[float]) -> None:
+    """There are two slopes only: some order of them fits by chance."""
+
+    def leaky(x: Tensor) -> Tensor:
+        return torch.where(x < 0, 0.2 * x, x)
+
+    found = diagnosis_of(leaky, lambda g, x: torch.where(x < 0, g, 0.2 * g), double(x))
+    assert found[0] == "wrong-branch"
+
+
 def test_index_with_repeated_entries_is_no_permutation() -> None:
     assert diagnosis_of(torch.sin, lambda g, x: (g * x.cos())[[0, 0, 1, 2, 3, 3]], drawn(6)) == (None, "")
 

@@ -90,11 +90,19 @@ def _lines_with_entries(entries: Tensor, axis: int) -> int:
 
 
 def _first_match(cause: str, seen: BlockEntries, candidates: Iterator[Arrangement]) -> Diagnosis | None:
+    telling = _of_several_values(seen)
     for arrangement in plausible(seen, candidates):
-        share = share_of_arrangement(seen, arrangement)
+        of_saved_values = arrangement.rows is not None and arrangement.columns is not None
+        share = share_of_arrangement(seen, arrangement) if telling or not of_saved_values else None
         if share is not None:
             return Diagnosis(cause=cause, explanation=f"{arrangement.text}{share_text(share)}", share=share)
     return None
+
+
+def _of_several_values(seen: BlockEntries) -> bool:
+    """True if the nonzero entries have at least three values: of two, as of a leaky ReLU, some order fits by chance."""
+    values = seen.numeric[~seen.zero & seen.numeric.isfinite()]
+    return bool(values.numel()) and len(torch.unique((values / (_SAME * values.abs().max())).round())) > 2
 
 
 def transposed_in_sums(look: SampledLines) -> Diagnosis | None:
