@@ -39,6 +39,18 @@ def test_wrong_entry_is_found(row: int, column: int) -> None:
     assert result.message.startswith("at least 1 of ")
 
 
+@pytest.mark.parametrize("claim", [torch.nan, torch.inf])
+def test_entry_that_is_not_finite_is_found_and_accuses_no_other_input(claim: float) -> None:
+    def backward(grad: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        by_x = grad.flip(0).cumsum(0).flip(0)
+        wrong = torch.where((torch.arange(SIZE) == 800) & (grad[1700] != 0), claim, 0.0)
+        return by_x + wrong, by_x
+
+    result = gradcheck(with_backward(lambda x, y: (x + y).cumsum(0), backward), normal(SIZE), normal(SIZE, seed=1))
+    assert (result.verdict, places(result)) == (Verdict.FAIL, {(1700, 800)})
+    assert {finding.wrt for finding in result.findings} == {"x"}
+
+
 def test_stray_entry_above_the_triangle_is_found() -> None:
     result = gradcheck(running(one_entry(3, 1900, 1e-4)), point())
     assert places(result) == {(3, 1900)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -75,7 +76,11 @@ def wrong_columns(sums: RandomSums, direction: Tensor, whole: SumDifference, bud
             continue
         left, right = support[: len(support) // 2], support[len(support) // 2 :]
         left_gap = sum_difference_at(sums, zero_outside(direction, left), gap_of_support.first_step)
-        halves = [(left, left_gap), (right, _rest(gap_of_support, left_gap))]
+        if all_set(gap_of_support.error.isfinite()):
+            right_gap = _rest(gap_of_support, left_gap)
+        else:
+            right_gap = sum_difference_at(sums, zero_outside(direction, right), gap_of_support.first_step)
+        halves = [(left, left_gap), (right, right_gap)]
         if not any(part.differs for _, part in halves):  # a kink along one half only: take smaller steps
             halves = [(support, sum_difference(sums, zero_outside(direction, support))) for support, _ in halves]
         pending += [pair for pair in sorted(halves, key=lambda pair: pair[1].excess) if pair[1].differs]
@@ -98,7 +103,8 @@ def _is_wrong(sums: RandomSums, known_rows: CachedRows, slopes: Estimate, output
     claimed = known_rows[output][column] * sums.measured.lengths.step[column]
     numeric, bar = slopes.value[output], slopes.bar[output]
     allowed = BAR_FACTOR * bar + sums.rtol * torch.fmax(claimed.abs(), numeric.abs())
-    return bool(~((claimed - numeric).abs() <= allowed) & torch.isfinite(bar))
+    agrees = claimed.isfinite() & ((claimed - numeric).abs() <= allowed)
+    return bool(~agrees & torch.isfinite(bar))
 
 
 def _bisected_row(sums: RandomSums, slopes: Estimate, column: int) -> int | None:
@@ -115,9 +121,8 @@ def _bisected_row(sums: RandomSums, slopes: Estimate, column: int) -> int | None
         left, right = support[: len(support) // 2], support[len(support) // 2 :]
         part = zero_outside(cotangent, left)
         left_error = float(part @ value - row(sums.measured.backward, part)[column])
-        support, error = (
-            (left, left_error) if abs(left_error) >= abs(error - left_error) else (right, error - left_error)
-        )
+        is_left = not math.isfinite(left_error) or abs(left_error) >= abs(error - left_error)
+        support, error = (left, left_error) if is_left else (right, error - left_error)
     return int(support) if len(support) else None
 
 

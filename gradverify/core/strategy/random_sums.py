@@ -56,7 +56,7 @@ class SumDifference:
     @property
     def differs(self) -> bool:
         """True if the two sides differ by more than the error bars and rounding explain."""
-        return any_set(~(self.error.abs() <= self.allowed))
+        return any_set(~(self.error.abs() <= self.allowed) | self.error.isinf())
 
     @property
     def excess(self) -> float:
@@ -161,7 +161,7 @@ def sum_difference_at(
     noise = sums.measured.noise
     slopes = known or directional_derivative(sums.measured.sampled, noise, direction, first)
     summed = sums_of_slopes(sums.cotangents, (slopes,))
-    terms = sums.vjps * direction
+    terms = torch.where(direction != 0, sums.vjps * direction, 0.0)  # a claim may be nan or infinite
     error = summed.value[:, 0] - terms.sum(dim=1)
     bar = torch.where(torch.isfinite(error), summed.bar[:, 0], torch.inf)
     size = terms.square().sum(dim=1).sqrt()
@@ -237,7 +237,7 @@ def _weights(sampled: Sampler, changes: Tensor) -> tuple[Tensor, Tensor]:
 
 def _equalized_steps(lengths: Tensor, vjps: Tensor) -> Tensor:
     """Return step lengths (n,) reduced for inputs of more than median influence on the sums, down to the median."""
-    influence = vjps.abs().amax(dim=0) * lengths
+    influence = (vjps.abs().amax(dim=0) * lengths).nan_to_num(0.0)
     known = influence[influence > 0]
     if not known.numel():
         return lengths
