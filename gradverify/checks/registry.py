@@ -11,6 +11,7 @@ from gradverify.case import Settings
 from gradverify.checks import batching, compiling, forward_ad, gradcheck, gradgradcheck, precision
 from gradverify.checks.accumulated import with_backward
 from gradverify.checks.contract import check as contract
+from gradverify.checks.default_device import cpu_by_default
 from gradverify.checks.failures import failed_call, inconclusive, not_dense, skipped, timed_out
 from gradverify.checks.parity import check as parity
 from gradverify.checks.reference import check as reference
@@ -78,7 +79,7 @@ def run_check(name: str, problem: Problem, settings: Settings, diagnose: Diagnos
 def guarded(check: Check, problem: Problem, settings: Settings, diagnose: Diagnose) -> CheckResult:
     """Run a check; what user code raises, and a time-out, become findings. All generators are seeded."""
     problem = replace(problem, meter=Meter())  # each check counts its own evaluations
-    with torch.no_grad():
+    with torch.no_grad(), cpu_by_default(problem) as problem:
         seed_everywhere(settings.seed)
         try:
             return check.run(problem, settings, diagnose)

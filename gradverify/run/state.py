@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from gradverify.checks.default_device import default_device
 from gradverify.run.descendants import children
 
 
@@ -86,13 +87,8 @@ def _write_environment(saved: dict[str, str]) -> None:
         os.environ.update(saved)
 
 
-def _default_device() -> torch.device:
-    """Return the device of new tensors. Before torch 2.12, get_default_device raises after a default was reset."""
-    return torch.empty(0).device
-
-
 def _write_default_device(saved: torch.device) -> None:
-    if _default_device() != saved:
+    if default_device() != saved:
         torch.set_default_device(None if saved.type == "cpu" else saved)
 
 
@@ -180,7 +176,7 @@ _SETTINGS = (
     _Setting(read=_read_directory, write=_write_directory),
     _Setting(read=lambda: dict(os.environ), write=_write_environment),
     _Setting(read=torch.get_default_dtype, write=torch.set_default_dtype),
-    _Setting(read=_default_device, write=_write_default_device),
+    _Setting(read=default_device, write=_write_default_device),
     _Setting(read=torch.is_grad_enabled, write=torch.set_grad_enabled),
     _Setting(read=_read_anomaly, write=_write_anomaly),
     _Setting(read=_read_deterministic, write=_write_deterministic),
