@@ -53,7 +53,8 @@ def judge_subgradients(context: JudgingContext, parts: Parts) -> tuple[Parts, tu
     """Turn accepted entries at kinks into NOT_A_SUBGRADIENT if their row is no subgradient; `parts` cover all groups.
 
     Returns the verdicts, and the directions in which rows are wrong. Costs nothing if no output has several inputs at a
-    kink, otherwise 48 forwards, and about 80 more for each direction in which rows are suspect.
+    kink, otherwise 48 forwards, and for each direction in which rows are suspect 82 more and two per rank tried among
+    the other inputs.
     """
     coarse = not context.sampled.dtypes <= {torch.float64, torch.complex128}  # the steps need double precision
     if context.sampled.problem.order > 1 or coarse or all(agrees(judged) for _, judged in parts):

@@ -44,7 +44,10 @@ def sample(sampled: Sampler, column_groups: ColumnGroups, chosen: Tensor, steps:
 
 
 def sample_stencil(sampled: Sampler, column_groups: ColumnGroups, chosen: Tensor, steps: Steps) -> Stencil:
-    """Evaluate the forward at x ± h for every chosen group (C,) and step; NaN for those not reached in time."""
+    """Evaluate the forward at x ± h for every chosen group (C,) and step; NaN for those not reached in time.
+
+    Of an elementwise function, all groups are moved together: raises OutOfTime.
+    """
     count = 2 * len(steps.factors)
     values = sampled.value.new_empty(count, len(chosen), sampled.value.numel())
     parts = _steps_per_call(count, len(chosen) * (sampled.point.numel() + sampled.value.numel()))
