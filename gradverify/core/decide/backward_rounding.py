@@ -16,9 +16,8 @@ from gradverify.core.backward.vjps import Backward, Graph, Reuse, fails_later
 from gradverify.core.decide.compare import is_resolved
 from gradverify.core.decide.context import JudgingContext, of_column_groups
 from gradverify.core.decide.verdict import Code, Judged, Reason, decide
-from gradverify.core.estimate.column_groups import GroupKind, disjoint_rows
+from gradverify.core.estimate.column_groups import disjoint_rows
 from gradverify.core.estimate.samples import BAR_FACTOR
-from gradverify.core.forward.length_scales import own_or_shared
 from gradverify.core.forward.sampler import output_indices
 from gradverify.core.model.coordinates import flatten, unflatten
 from gradverify.core.model.generators import random_magnitudes
@@ -174,7 +173,7 @@ def _group_rows(context: JudgingContext, chosen: Tensor, wanted: Tensor) -> _Row
     outputs = wanted.any(dim=0).nonzero().squeeze(1)
     column_of = context.column_groups.column_of[:, outputs]
     reaches = column_of >= 0
-    if context.column_groups.kind is GroupKind.SINGLE:
+    if context.column_groups.single:
         reaches = context.claimed[:, outputs] != 0
         reaches[chosen] |= wanted[:, outputs]
     no_input = len(context.column_groups.colour)
@@ -198,7 +197,7 @@ def _opposite_displacements(context: JudgingContext, distances: Sequence[float])
 
     The distances are relative to the length scales.
     """
-    generator, length = torch.Generator().manual_seed(context.settings.seed + 8), own_or_shared(context.lengths)
+    generator, length = torch.Generator().manual_seed(context.settings.seed + 8), context.lengths.nonzero
     half = [random_magnitudes(distance * length, generator) for distance in distances]
     return [*half, *(-displacement for displacement in half)]
 

@@ -13,7 +13,7 @@ from gradverify.case import Settings
 from gradverify.core.backward.vjps import Backward, backward_of
 from gradverify.core.decide.compare import EntryTolerance, relative_tolerance, resolution_scale, row_column_size
 from gradverify.core.decide.verdict import Judged
-from gradverify.core.estimate.column_groups import ColumnGroups, GroupKind, groups_of_outputs
+from gradverify.core.estimate.column_groups import ColumnGroups, groups_of_outputs
 from gradverify.core.estimate.stencil import InitialSamples, initial_samples
 from gradverify.core.forward import sampler
 from gradverify.core.forward.length_scales import LengthScales, scales
@@ -58,7 +58,7 @@ def along_line(context: JudgingContext, direction: Tensor, claimed: Tensor) -> J
     furthest, moved = int(direction.argmax()), direction > 0
     colour = moved.logical_not().long()
     columns = torch.stack([torch.full_like(claimed, furthest), torch.full_like(claimed, -1.0)]).long()
-    groups = ColumnGroups(kind=GroupKind.SHARED, colour=colour, column_of=columns)
+    groups = ColumnGroups(colour=colour, column_of=columns)
     lengths = LengthScales(own=direction, shared=direction, step=direction)
     claims = torch.stack([claimed, torch.zeros_like(claimed)])
     size = magnitude_of(claims)

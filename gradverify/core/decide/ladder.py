@@ -28,7 +28,6 @@ from gradverify.core.estimate.samples import (
 from gradverify.core.estimate.smoothness import constant_half_width, constant_tail, largest_changes
 from gradverify.core.estimate.stencil import sample
 from gradverify.core.estimate.tableau import coarse_steps, every_second, fine_steps, halving_steps
-from gradverify.core.forward.length_scales import own_or_shared
 from gradverify.core.forward.noise import Noise, largest_change, rounding_only
 from gradverify.core.forward.sampler import Sampler, outputs_near
 from gradverify.core.model.magnitudes import any_set, largest_in_tensor
@@ -190,7 +189,7 @@ def _below_cancellation_floor(context: JudgingContext, chosen: Tensor, judged: J
     saturation = _saturation_error(context, chosen, seen).minimum(half_of_digits)
     if not any_set(wrong & (judged.error <= torch.maximum(cancellation, saturation))):
         return None
-    length = value_of_column(context.column_groups, chosen, own_or_shared(context.lengths))
+    length = value_of_column(context.column_groups, chosen, context.lengths.nonzero)
     return torch.maximum(torch.minimum(cancellation, units * context.lasting_noise() / length), saturation)
 
 
@@ -243,7 +242,7 @@ def _saturation_error(context: JudgingContext, chosen: Tensor, seen: Tensor) -> 
     """Return the rounding error of a saturated backward, relative to the steepest slope; 0 at order 1; (C, m)."""
     if context.sampled.problem.order == 1:
         return torch.zeros_like(seen)
-    length = own_or_shared(context.lengths)
+    length = context.lengths.nonzero
     change = largest_change(context.sampled, length)
     steepest = change / value_of_column(context.column_groups, chosen, length)
     return _UNITS_OF_SLOPE * context.sampled.unit * torch.maximum(seen, steepest)

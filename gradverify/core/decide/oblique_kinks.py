@@ -16,9 +16,8 @@ from torch import Tensor
 from gradverify.core.decide.context import JudgingContext
 from gradverify.core.decide.subgradients import ABOVE_NOISE
 from gradverify.core.decide.verdict import Code, Judged, Reason, decide
-from gradverify.core.estimate.column_groups import GroupKind, sum_by_column, value_of_column
+from gradverify.core.estimate.column_groups import sum_by_column, value_of_column
 from gradverify.core.estimate.directional import ASIDE, at_ranks, directional_derivatives_at
-from gradverify.core.forward.length_scales import own_or_shared
 from gradverify.core.forward.sampler import first_cotangent, outputs_near
 from gradverify.core.model.coordinates import zero_outside
 from gradverify.core.model.magnitudes import all_set, any_set
@@ -43,7 +42,7 @@ def excuse_oblique(context: JudgingContext, chosen: Tensor, judged: Judged) -> J
     More pieces may meet there than are examined: entries beyond the limits become undetermined. If some outputs are on
     such a kink, slopes that noise hides at these small steps are measured from farther away.
     """
-    length = value_of_column(context.column_groups, chosen, own_or_shared(context.lengths))
+    length = value_of_column(context.column_groups, chosen, context.lengths.nonzero)
     open_entries = torch.ones_like(judged.kinked)
     for factor in _FACTORS:
         judged, kinked = _examined(context, chosen, judged, open_entries, factor)
@@ -82,7 +81,7 @@ def _examined(
         low, high = _range_of_slopes(context, column, _neighbours(context, column, generator, peers, ranks), factor)
         if int(peers.sum()) >= ranks:  # the one rank at which this input counts may not have been tried
             not_examined |= (column_of == column) & (low == 0) & (high == 0)
-        margin = judged.allowed + _noise_effect(context, ABOVE_NOISE, own_or_shared(context.lengths)[column], factor)
+        margin = judged.allowed + _noise_effect(context, ABOVE_NOISE, context.lengths.nonzero[column], factor)
         inside = (claimed >= low - margin) & (claimed <= high + margin) & (high - low > margin)
         found = accused & inside & (column_of == column)
         if any_set(found):  # closer by, smooth variation is smaller, and the slopes of the pieces are the same
@@ -109,7 +108,7 @@ def _has_kink(context: JudgingContext, generator: torch.Generator, factor: float
 
     If many inputs are tied at zero, possibly only the direction of all of them shows it.
     """
-    lengths, pairs = own_or_shared(context.lengths), range(_DIRECTION_PAIRS)
+    lengths, pairs = context.lengths.nonzero, range(_DIRECTION_PAIRS)
     directions = [(_random_direction(context, generator), _random_direction(context, generator)) for _ in pairs]
     directions.append((lengths, ASIDE * _random_direction(context, generator)))
     steps = [step * factor for step in _TEST_STEPS]
@@ -168,7 +167,7 @@ def _are_alike(values: Tensor) -> Tensor:
 
 def _inputs_of(context: JudgingContext, outputs: Tensor) -> Tensor:
     """Mask of coordinates (n,) that outputs in a mask (m,) may depend on; all if the sparsity is unknown."""
-    if context.column_groups.kind is GroupKind.SINGLE:
+    if context.column_groups.single:
         return torch.ones_like(context.sampled.point, dtype=torch.bool)
     column_of = context.column_groups.column_of[:, outputs]
     inputs = torch.zeros_like(context.sampled.point, dtype=torch.bool)
@@ -180,7 +179,7 @@ def _range_of_slopes(
     context: JudgingContext, column: int, neighbours: Iterable[Tensor], factor: float, distance: float = _DISTANCE
 ) -> tuple[Tensor, Tensor]:
     """Return the smallest and the largest derivative by one coordinate at nearby points, each (m,)."""
-    length, around = own_or_shared(context.lengths), (neighbour * (distance * factor) for neighbour in neighbours)
+    length, around = context.lengths.nonzero, (neighbour * (distance * factor) for neighbour in neighbours)
     along = [zero_outside(length, column)]
     derivatives = directional_derivatives_at(context.sampled, around, along, _STEP * factor) / length[column]
     return derivatives.amin(dim=(0, 1)), derivatives.amax(dim=(0, 1))
@@ -205,7 +204,7 @@ def _at_ranks(
 
     It is also put at the first and the last rank while all coordinates increase, and while all decrease.
     """
-    length, own = own_or_shared(context.lengths), torch.zeros_like(others)
+    length, own = context.lengths.nonzero, torch.zeros_like(others)
     own[column] = True
     for shift, count in ((0.0, ranks), (-2.0, 1), (2.0, 1)):
         yield from ((place + shift) * length for place in at_ranks(own, others & ~own, count, generator))
@@ -216,7 +215,7 @@ def _second_ranks(context: JudgingContext, column: int, generator: torch.Generat
 
     These distinguish a maximum over some of the coordinates from one over more of them.
     """
-    length = own_or_shared(context.lengths)
+    length = context.lengths.nonzero
     others = torch.randperm(len(length), generator=generator).tolist()
     for other in [number for number in others if number != column][:_RANKS]:
         for sign in (1.0, -1.0):
@@ -228,4 +227,4 @@ def _second_ranks(context: JudgingContext, column: int, generator: torch.Generat
 def _random_direction(context: JudgingContext, generator: torch.Generator) -> Tensor:
     """Return a normal random direction in length scales, (n,)."""
     values = torch.randn(context.sampled.point.shape, generator=generator, dtype=torch.float64)
-    return values.to(context.sampled.point.device) * own_or_shared(context.lengths)
+    return values.to(context.sampled.point.device) * context.lengths.nonzero

@@ -21,7 +21,6 @@ from gradverify.core.decide.verdict import Code, Judged, Parts, Reason, agrees, 
 from gradverify.core.estimate.column_groups import disjoint_rows, spread_to_entries
 from gradverify.core.estimate.directional import ASIDE, DISTANCE, STEP, at_ranks, directional_derivatives_at
 from gradverify.core.estimate.samples import BAR_FACTOR
-from gradverify.core.forward.length_scales import own_or_shared
 from gradverify.core.forward.sampler import output_indices, outputs_near
 from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.magnitudes import any_set
@@ -94,7 +93,7 @@ def _suspects(near: JudgingContext, kinked: Tensor, generator: torch.Generator) 
     First the direction is that of the kinked coordinates, then that of all, then a combination of random ones: further
     pieces may differ along one of them, and not along the next.
     """
-    length = own_or_shared(near.lengths)
+    length = near.lengths.nonzero
     at_kink, present = (torch.zeros_like(length, dtype=torch.bool) for _ in range(2))
     at_kink[near.column_groups.column_of[kinked]] = True
     present[near.column_groups.column_of[near.column_groups.column_of >= 0]] = True
@@ -136,7 +135,7 @@ def _rows_wrong_along(
 
     `negligible` (rows,) is that of `_Row`.
     """
-    length, columns = own_or_shared(near.lengths), near.column_groups.column_of
+    length, columns = near.lengths.nonzero, near.column_groups.column_of
     wrong = (misfit > _CLEARLY_WRONG).nonzero().squeeze(1)
     for number in wrong[misfit[wrong].argsort(descending=True, stable=True)].tolist():
         concerned = kinked[:, number] if weights[number, _ALL] == 0 else columns[:, number] >= 0
@@ -212,7 +211,7 @@ def _confirmed(near: JudgingContext, group: Sequence[_Row], generator: torch.Gen
 
     Points near the lines in the direction of the claims are on pieces that random points miss.
     """
-    length = own_or_shared(near.lengths)
+    length = near.lengths.nonzero
     direction, claims, signs, equal = (torch.zeros_like(length) for _ in range(4))
     for row in group:
         claimed = near.claimed[row.chosen, row.index]

@@ -179,8 +179,3 @@ def put(judged: Judged, where: Tensor, rows: Tensor, outputs: Tensor, found: Jud
     for name in _FIELDS:
         value = getattr(judged, name)
         value[place] = torch.where(chosen, getattr(found, name), value[place])
-
-
-def span(flags: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the rows and the columns of a mask (C, m) in which some entry is set."""
-    return flags.any(dim=1).nonzero().squeeze(1), flags.any(dim=0).nonzero().squeeze(1)

@@ -8,27 +8,19 @@ them.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from enum import Enum
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 
-class GroupKind(Enum):
-    """Number of coordinates in a group."""
-
-    SINGLE = "single"  # one coordinate per group
-    SHARED = "shared"  # several coordinates per group
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnGroups:
     """M groups of n coordinates, for m outputs."""
 
-    kind: GroupKind
     colour: Tensor  # (n,) the group of each coordinate
     column_of: Tensor  # (M, m) the coordinate that changes each output when a group is displaced; -1 where none does
+    single: bool = False  # True if each coordinate is a group of its own
     elementwise: bool = False  # True for a single group in which output i depends only on coordinate i
     complete: bool = False  # True if every entry is known to have a column
 
@@ -41,17 +33,13 @@ class ColumnGroups:
 def single_columns(coordinates: int, outputs: int, device: torch.device) -> ColumnGroups:
     """Return one group per coordinate."""
     columns = torch.arange(coordinates, device=device)
-    return ColumnGroups(
-        kind=GroupKind.SINGLE, colour=columns, column_of=columns.unsqueeze(1).expand(coordinates, outputs)
-    )
+    return ColumnGroups(single=True, colour=columns, column_of=columns.unsqueeze(1).expand(coordinates, outputs))
 
 
 def elementwise_groups(coordinates: int, device: torch.device) -> ColumnGroups:
     """Return one group of all coordinates, for a forward whose output i depends only on coordinate i."""
     column_of = torch.arange(coordinates, device=device).unsqueeze(0)
-    return ColumnGroups(
-        kind=GroupKind.SHARED, colour=column_of.new_zeros(1).expand(coordinates), column_of=column_of, elementwise=True
-    )
+    return ColumnGroups(colour=column_of.new_zeros(1).expand(coordinates), column_of=column_of, elementwise=True)
 
 
 def groups_by_input(inputs: int, entries: int, device: torch.device) -> ColumnGroups:
@@ -59,9 +47,7 @@ def groups_by_input(inputs: int, entries: int, device: torch.device) -> ColumnGr
     if inputs == 1:
         return elementwise_groups(entries, device)
     column_of = torch.arange(inputs * entries, device=device).view(inputs, entries)
-    return ColumnGroups(
-        kind=GroupKind.SHARED, colour=column_of.flatten() // entries, column_of=column_of, complete=True
-    )
+    return ColumnGroups(colour=column_of.flatten() // entries, column_of=column_of, complete=True)
 
 
 def groups_of_outputs(column_groups: ColumnGroups, outputs: Tensor | slice) -> ColumnGroups:
@@ -74,7 +60,7 @@ def value_of_column(column_groups: ColumnGroups, chosen: Tensor | slice, values:
 
     Entries without a column take the value of another coordinate of their group: no change is expected there.
     """
-    if column_groups.kind is GroupKind.SINGLE:
+    if column_groups.single:
         return values[chosen].unsqueeze(1)
     if column_groups.elementwise:
         return values.unsqueeze(0)
@@ -93,7 +79,7 @@ def largest_by_column(column_groups: ColumnGroups, sizes: Tensor) -> Tensor:
 
 def spread_to_entries(column_groups: ColumnGroups, values: Tensor) -> Tensor:
     """Return `values` (n,) at the column of each entry, 0 for entries without a column; (M, m)."""
-    if column_groups.kind is GroupKind.SINGLE:
+    if column_groups.single:
         return values.unsqueeze(1).expand_as(column_groups.column_of)
     if column_groups.elementwise:
         return values.unsqueeze(0)
@@ -116,7 +102,7 @@ def column_or_member(column_groups: ColumnGroups, chosen: Tensor | slice) -> Ten
 
 
 def _reduced_by_column(column_groups: ColumnGroups, values: Tensor, reduction: Literal["sum", "amax"]) -> Tensor:
-    if column_groups.kind is GroupKind.SINGLE:
+    if column_groups.single:
         return values.sum(dim=1) if reduction == "sum" else values.amax(dim=1)
     if column_groups.elementwise:
         return values[0]
@@ -138,7 +124,7 @@ def members(column_groups: ColumnGroups, chosen: Tensor) -> tuple[Tensor, Tensor
 
     Both are (k,), with the coordinates in ascending order.
     """
-    if column_groups.kind is GroupKind.SINGLE:
+    if column_groups.single:
         return chosen, torch.arange(len(chosen), device=chosen.device)
     if column_groups.elementwise:
         return torch.arange(len(column_groups.colour), device=chosen.device), torch.zeros_like(column_groups.colour)

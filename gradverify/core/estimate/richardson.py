@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.estimate.samples import NOISE_FACTOR, Estimate, Steps
-from gradverify.core.forward.length_scales import LengthScales, own_or_shared
+from gradverify.core.forward.length_scales import LengthScales
 from gradverify.core.forward.sampler import Sampler
 from gradverify.core.tuning import CLEARLY_ABOVE
 
@@ -35,12 +35,12 @@ def steps(lengths: LengthScales) -> Steps:
 
 def closer_steps(lengths: LengthScales) -> Steps:
     """Return steps for functions that vary too quickly for `steps`: short even beside each coordinate's own length."""
-    return _halving(own_or_shared(lengths) * _CLOSER)
+    return _halving(lengths.nonzero * _CLOSER)
 
 
 def middle_steps(lengths: LengthScales) -> Steps:
     """Return steps between `steps` and `closer_steps`, for functions whose rounding dominates the closer ones."""
-    return _halving(torch.minimum(lengths.step * (FIRST / 16), own_or_shared(lengths) * _MIDDLE))
+    return _halving(torch.minimum(lengths.step * (FIRST / 16), lengths.nonzero * _MIDDLE))
 
 
 def _halving(largest: Tensor) -> Steps:

@@ -11,7 +11,6 @@ from torch import Tensor
 from gradverify.core.estimate import richardson
 from gradverify.core.estimate.column_groups import (
     ColumnGroups,
-    GroupKind,
     column_or_member,
     members,
     value_of_column,
@@ -180,7 +179,7 @@ def _length_indices(
 
     The latter is None if they are the displaced ones, `moving`.
     """
-    if column_groups.kind is GroupKind.SINGLE:
+    if column_groups.single:
         return torch.arange(len(chosen), device=chosen.device).unsqueeze(1), None
     column_of = column_or_member(column_groups, slice(None) if len(chosen) == column_groups.count else chosen)
     if column_of.numel() >= len(sampled.point):

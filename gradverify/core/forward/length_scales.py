@@ -24,6 +24,11 @@ class LengthScales:
     shared: Tensor  # median of the non-zero |x| of the tensor, 1 if all are zero
     step: Tensor  # length for the cheap steps: own, but at least _FLOOR of shared
 
+    @property
+    def nonzero(self) -> Tensor:
+        """Each coordinate's own length, or its tensor's shared one if that is zero; (n,)."""
+        return torch.where(self.own > 0, self.own, self.shared)
+
 
 def scales(sampled: Sampler) -> LengthScales:
     """Return the length scales of every input coordinate."""
@@ -56,8 +61,3 @@ def _median(size: Tensor) -> Tensor:
     if size.numel() > SUBSET:
         size = size[torch.randint(size.numel(), (SUBSET,), generator=torch.Generator().manual_seed(0)).to(size.device)]
     return size.nanmedian().nan_to_num(1.0) if size.numel() else size.new_ones(())
-
-
-def own_or_shared(lengths: LengthScales) -> Tensor:
-    """Return each coordinate's own length, or its tensor's shared one if that is zero; (n,)."""
-    return torch.where(lengths.own > 0, lengths.own, lengths.shared)

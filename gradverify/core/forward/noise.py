@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.forward.batching import on_line
-from gradverify.core.forward.length_scales import LengthScales, own_or_shared
+from gradverify.core.forward.length_scales import LengthScales
 from gradverify.core.forward.sampler import Sampler, outputs_near
 from gradverify.core.model.generators import random_magnitudes, random_magnitudes_from
 from gradverify.core.model.limits import portions
@@ -150,7 +150,7 @@ def rounding_of(sampled: Sampler, near: Tensor) -> Tensor:
 
 def direction_of(lengths: LengthScales, seed: int) -> Tensor:
     """Return a random direction with entries of about each input's own length; (n,)."""
-    return random_magnitudes_from(own_or_shared(lengths), seed)
+    return random_magnitudes_from(lengths.nonzero, seed)
 
 
 def largest_change(sampled: Sampler, length: Tensor) -> Tensor:

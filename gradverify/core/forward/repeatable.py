@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.forward.batching import evaluate
-from gradverify.core.forward.length_scales import own_or_shared, scales
+from gradverify.core.forward.length_scales import scales
 from gradverify.core.forward.noise import largest_change
 from gradverify.core.forward.sampler import Mode, Sampler, outputs_at, outputs_near, sampler
 from gradverify.core.model.coordinates import Block
@@ -240,5 +240,5 @@ def _agree(wide: Sampler, narrow: Sampler, eps: float) -> bool:
     is_close |= wide.value.isnan() & narrow.value.isnan()
     if all_set(is_close):
         return True
-    rounding = largest_change(wide, INPUT_EPS * eps * own_or_shared(scales(wide)))
+    rounding = largest_change(wide, INPUT_EPS * eps * scales(wide).nonzero)
     return all_set(is_close | (difference <= rounding))

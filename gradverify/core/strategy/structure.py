@@ -20,7 +20,7 @@ from torch import Tensor
 from gradverify.core.backward.batched_vjp import EVERYTHING, MIN_BATCHED, jacobian, many_vjps
 from gradverify.core.backward.vjps import Backward
 from gradverify.core.decide.comparison import KEPT
-from gradverify.core.estimate.column_groups import ColumnGroups, GroupKind, elementwise_groups, groups_by_input
+from gradverify.core.estimate.column_groups import ColumnGroups, elementwise_groups, groups_by_input
 from gradverify.core.forward.length_scales import LengthScales
 from gradverify.core.forward.sampler import Sampler
 from gradverify.core.model.coordinates import total
@@ -62,9 +62,7 @@ def find_structure(sampled: Sampler, lengths: LengthScales, seed: int, most_grou
         all_links += links
     device = sampled.point.device
     colour, column_of = torch.cat(colours).to(device), torch.cat(columns).to(device)
-    column_groups = ColumnGroups(
-        kind=GroupKind.SHARED, colour=colour, column_of=column_of, complete=all_set(column_of >= 0)
-    )
+    column_groups = ColumnGroups(colour=colour, column_of=column_of, complete=all_set(column_of >= 0))
     if len(column_of) == 1 and torch.equal(column_of[0], torch.arange(coordinates, device=device)):
         column_groups = elementwise_groups(coordinates, device)
     return Structure(column_groups=column_groups, patterns=tuple(all_links))
