@@ -30,7 +30,7 @@ from gradverify.core.forward.repeatable import Repeatable, made_repeatable
 from gradverify.core.forward.sampler import Sampler, sampler
 from gradverify.core.model.limits import chunks, keeping
 from gradverify.core.model.problem import Problem
-from gradverify.core.model.tape import Rejected, once_differentiable, record, vjp, vjp_problem
+from gradverify.core.model.tape import Rejected, has_once_differentiable, record, vjp, vjp_problem
 from gradverify.errors import EvaluationError
 from gradverify.evidence import Diagnose, undiagnosed
 from gradverify.result import CheckResult, Verdict
@@ -55,7 +55,7 @@ def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) 
     try:
         vjps = vjp_problem(ready.problem, ready.tape, settings.seed)
         tape_of_vjps = record(vjps)
-        if once_differentiable(tape_of_vjps):
+        if has_once_differentiable([output.tensor for output in tape_of_vjps.outputs]):
             return skipped(NAME, problem, "backward is declared @once_differentiable: it has no derivative of its own")
         # It repeats because its forward does.
         second = Repeatable(problem=vjps, tape=tape_of_vjps, sampled=sampler(vjps, tape_of_vjps))

@@ -47,11 +47,11 @@ class Investigation:
 def investigate(steady: Repeatable, settings: Settings, reconsider: Reconsider) -> Investigation:
     """Compare every entry of the Jacobian; raises EvaluationError and UnnamedError.
 
-    If the Jacobian has a structure that passes every test, columns share steps and rows share cotangents. Otherwise each
-    input coordinate is moved alone, and each output coordinate takes a vjp; if that is too much, random sums over all
-    entries are compared. Low-precision entries are compared with float64 differences, also those that sums lead to, but
-    sums are not, since their rounding is unknown. If entries are not accepted and the forward rounds its inputs, the
-    comparison is repeated at rounded inputs.
+    If the Jacobian has a structure that passes every test, columns share steps and rows share cotangents. Otherwise
+    each input coordinate is moved alone, and each output coordinate takes a vjp; if that is too much, random sums over
+    all entries are compared. Low-precision entries are compared with float64 differences, also those that sums lead to,
+    but sums are not, since their rounding is unknown. If entries are not accepted and the forward rounds its inputs,
+    the comparison is repeated at rounded inputs.
     """
     sampled = in_double(steady)
     if steady.problem.order > 1:

@@ -22,7 +22,7 @@ from gradverify.core.forward.sampler import output_indices
 from gradverify.core.model.coordinates import flatten, unflatten
 from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.limits import HELD
-from gradverify.core.model.magnitudes import any_set
+from gradverify.core.model.magnitudes import TINY, any_set
 from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import record
 from gradverify.core.tuning import CANCELLATION_UNITS, CLEARLY_ABOVE, EXPLAINED, INPUT_EPS, NEARBY_POINTS
@@ -162,7 +162,7 @@ def _is_multiple_of_last_digit(claimed: Tensor, unit: Tensor) -> Tensor:
     """Mask of claims that are multiples of the last digit of numbers whose rounding is `unit`; all (C, m)."""
     _, power = torch.frexp(unit / 2)
     digit = torch.ldexp(torch.full_like(unit, 0.5), power)  # the power of two at or below half a unit
-    return (digit > 0) & (claimed.remainder(digit.clamp(min=torch.finfo(torch.float64).tiny)) == 0)
+    return (digit > 0) & (claimed.remainder(digit.clamp(min=TINY)) == 0)
 
 
 def _group_rows(context: JudgingContext, chosen: Tensor, wanted: Tensor) -> _RowGroups:

@@ -15,11 +15,10 @@ from gradverify.core.decide.compare import EntryTolerance, relative_tolerance, r
 from gradverify.core.decide.verdict import Judged
 from gradverify.core.estimate.column_groups import ColumnGroups, groups_of_outputs
 from gradverify.core.estimate.stencil import InitialSamples, initial_samples
-from gradverify.core.forward import sampler
 from gradverify.core.forward.length_scales import LengthScales, scales
 from gradverify.core.forward.noise import Noise
 from gradverify.core.forward.repeatable import Repeatable
-from gradverify.core.forward.sampler import Sampler, magnitudes
+from gradverify.core.forward.sampler import Sampler, magnitudes, restricted_to_outputs
 from gradverify.core.forward.step_noise import not_rounded_beside_one, persistent_noise
 from gradverify.core.tuning import LOST_UNITS
 
@@ -120,13 +119,11 @@ def magnitude_of(claimed: Tensor) -> Tensor:
     return claimed.abs().nan_to_num_(0.0, 0.0, 0.0)
 
 
-def focused(context: JudgingContext, outputs: Tensor | slice) -> JudgingContext:
+def focused(context: JudgingContext, outputs: Tensor) -> JudgingContext:
     """Return the context restricted to some of the outputs, given by index."""
-    if isinstance(outputs, slice) and outputs == slice(0, context.sampled.value.numel()):
-        return context
     column_groups = groups_of_outputs(context.column_groups, outputs)
     allowance = part_of(context.allowance, slice(None), outputs)
-    sampled, claimed = sampler.restricted_to_outputs(context.sampled, outputs), context.claimed[:, outputs]
+    sampled, claimed = restricted_to_outputs(context.sampled, outputs), context.claimed[:, outputs]
     return replace(
         context,
         sampled=sampled,
@@ -195,7 +192,7 @@ def measure_problem(steady: Repeatable, settings: Settings, reconsider: Reconsid
 
 def focused_problem(measured: MeasuredProblem, outputs: Tensor) -> MeasuredProblem:
     """Return the problem restricted to some of the outputs, given by index."""
-    sampled = sampler.restricted_to_outputs(measured.sampled, outputs)
+    sampled = restricted_to_outputs(measured.sampled, outputs)
     initial = cache(lambda: initial_samples(sampled, measured.lengths, measured.settings.seed))
     return replace(measured, sampled=sampled, open=initial)
 

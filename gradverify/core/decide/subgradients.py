@@ -23,7 +23,7 @@ from gradverify.core.estimate.directional import ASIDE, DISTANCE, STEP, at_ranks
 from gradverify.core.estimate.samples import BAR_FACTOR
 from gradverify.core.forward.sampler import output_indices, outputs_near
 from gradverify.core.model.generators import random_magnitudes
-from gradverify.core.model.magnitudes import any_set
+from gradverify.core.model.magnitudes import TINY, any_set
 from gradverify.core.tuning import NEARBY_POINTS
 
 _DIRECTIONS = 3  # random directions, besides those of all kinked coordinates and of all coordinates
@@ -107,7 +107,7 @@ def _suspects(near: JudgingContext, kinked: Tensor, generator: torch.Generator) 
     steepest, reach = found.abs().amax(dim=1), torch.stack([direction.abs().amax() for direction in directions])
     # For claims that are zero up to rounding.
     least = NEGLIGIBLE * (steepest / reach).nan_to_num(0.0, 0.0, 0.0).amax(dim=1)
-    size = torch.maximum(sizes, steepest).maximum(least.unsqueeze(1) * reach).clamp(min=torch.finfo(torch.float64).tiny)
+    size = torch.maximum(sizes, steepest).maximum(least.unsqueeze(1) * reach).clamp(min=TINY)
     noise = (near.noise.level.unsqueeze(1) / (STEP * size)).amax(dim=1)
     usable = torch.isfinite(found).flatten(1).all(dim=1) & torch.isfinite(claimed).all(dim=1) & torch.isfinite(noise)
     same = _SAME_DERIVATIVE + ABOVE_NOISE * torch.where(usable, noise, 0.0)
@@ -216,7 +216,7 @@ def _confirmed(near: JudgingContext, group: Sequence[_Row], generator: torch.Gen
     for row in group:
         claimed = near.claimed[row.chosen, row.index]
         direction[row.inputs] = row.length * row.direction
-        claims[row.inputs] = row.length * claimed / claimed.abs().max().clamp(min=torch.finfo(torch.float64).tiny)
+        claims[row.inputs] = row.length * claimed / claimed.abs().max().clamp(min=TINY)
         signs[row.inputs] = row.length * claimed.sign()
         equal[row.inputs] = row.length
     displacements = [

@@ -15,7 +15,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from gradverify.core.forward.sampler import Mode, Sampler, difference_in_units, outputs_at
+from gradverify.core.forward.sampler import Sampler, difference_in_units, outputs_at
 from gradverify.core.model.coordinates import coordinates_in, real_view
 from gradverify.core.model.generators import random_magnitudes_from
 from gradverify.core.model.magnitudes import any_set, identical
@@ -39,7 +39,7 @@ def stacked_with_point(sampled: Sampler, points: Tensor, first: Tensor) -> Tenso
     For functions whose inputs all have the outputs' batch. Nothing is tested but the first row, known to be `first`
     (m,), and the last: None if they differ by more than rounding, or if the points cannot be stacked.
     """
-    if sampled.mode is not Mode.WITHOUT_GRAPH or sampled.problem.seed is not None:
+    if sampled.with_graph or sampled.problem.seed is not None:
         return None
     copied = _matching(sampled)
     if not all(copied) or not _may_be_longer(sampled):

@@ -19,7 +19,7 @@ from gradverify.core.forward.batch_stacking import (
     stack_batch_in_part,
     stacked,
 )
-from gradverify.core.forward.sampler import Mode, Sampler, difference_in_units, outputs_at
+from gradverify.core.forward.sampler import Sampler, difference_in_units, outputs_at
 from gradverify.core.model.limits import AT_ONCE, HELD, OutOfTime
 from gradverify.core.model.problem import call
 from gradverify.errors import EvaluationError
@@ -80,7 +80,7 @@ def _in_one_call(sampled: Sampler, points: Tensor, into: Tensor, most: float) ->
     state = sampled.vectorisation
     if len(points) < MIN_STACKED or points.numel() + into.numel() > HELD:
         return False
-    if sampled.mode is not Mode.WITHOUT_GRAPH or sampled.problem.seed is not None:
+    if sampled.with_graph or sampled.problem.seed is not None:
         return False
     for way in [way for way in state.ways if state.differences.get(way, 0.0) <= most]:
         try:

@@ -12,7 +12,7 @@ from torch import Tensor
 from gradverify.core.forward.batching import evaluate
 from gradverify.core.forward.length_scales import scales
 from gradverify.core.forward.noise import largest_change
-from gradverify.core.forward.sampler import Mode, Sampler, outputs_at, outputs_near, sampler
+from gradverify.core.forward.sampler import Sampler, outputs_at, outputs_near, sampler
 from gradverify.core.model.coordinates import Block
 from gradverify.core.model.generators import forward_seed, generators_unused, random_magnitudes, seed_everywhere
 from gradverify.core.model.limits import HELD
@@ -88,7 +88,7 @@ def in_double(steady: Repeatable) -> Repeatable:
 
 def _repeats(sampled: Sampler) -> bool:
     """Return True if a second forward at the same point gives the same outputs exactly."""
-    if sampled.mode is Mode.WITHOUT_GRAPH:
+    if not sampled.with_graph:
         return True  # a second call has already given the outputs of the recorded one
     return identical(outputs_near(sampled, torch.zeros_like(sampled.point)), sampled.value)
 

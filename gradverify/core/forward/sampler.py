@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum
 from functools import cache
 
 import torch
@@ -23,13 +22,6 @@ from gradverify.interception import rounding_of_casts
 _HUGE = 2.0**20  # magnitude of outputs from which on they may be the fill value of a mask
 _SMALL = 1024  # coordinates: outputs at points of this size are remembered
 _NEARBY = 2.0**-12  # distance from the point at which casts and constants are detected, relative to each input
-
-
-class Mode(Enum):
-    """Grad mode of the forward's calls: its outputs may depend on whether a graph is recorded."""
-
-    WITHOUT_GRAPH = "without"
-    WITH_GRAPH = "with"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -63,8 +55,8 @@ class Sampler:
     outputs: tuple[Block, ...]
     names: tuple[str, ...]  # of the verified outputs
     shapes: tuple[torch.Size, ...]  # of the verified outputs
-    mode: Mode
     dtypes: frozenset[torch.dtype]  # dtypes of the gradients, which determine the tolerances
+    with_graph: bool = False  # True if a graph is recorded at every call: the outputs depend on it
     is_finer: bool = False  # True if the forward is sampled in finer dtypes than these; see `repeatable`
     rounds_to: torch.dtype | None = None  # dtype to which the forward rounds its inputs, if known; see `repeatable`
     rounding_eps: Callable[[], float] = lambda: 0.0  # eps of the coarsest dtype that forward rounds to inside, or 0
@@ -105,14 +97,15 @@ def sampler(problem: Problem, tape: Tape) -> Sampler:
         outputs=outputs,
         names=tuple(output.name for output in tape.outputs),
         shapes=tuple(output.tensor.shape for output in tape.outputs),
-        mode=Mode.WITHOUT_GRAPH,
         dtypes=frozenset(tensor.dtype for tensor in tensors),
     )
     rerun = _run(draft, [fresh(tensor) for tensor in tensors])
     own_dtypes = {each.dtype for each in (*tensors, *(output.tensor for output in tape.outputs))}
-    mode = Mode.WITHOUT_GRAPH if rerun is not None and identical(rerun, recorded) else Mode.WITH_GRAPH
+    with_graph = rerun is None or not identical(rerun, recorded)
     rounding = cache(lambda: _low_precision(draft, own_dtypes))
-    found = replace(draft, mode=mode, rounding_eps=lambda: rounding()[0], rounding_size=lambda: rounding()[1])
+    found = replace(
+        draft, with_graph=with_graph, rounding_eps=lambda: rounding()[0], rounding_size=lambda: rounding()[1]
+    )
     return replace(found, size=_varying_size(found)) if any_set(found.size >= _HUGE) else found
 
 
@@ -155,12 +148,9 @@ def magnitudes(sampled: Sampler, values: Tensor) -> Tensor:
     """Return for each selected output the largest finite magnitude among `values` (m,) in its tensor; (m,)."""
     if sampled.selected is None:
         return largest_in_tensor(values, sampled.outputs)
-    sizes = values.abs().nan_to_num(0.0, 0.0, 0.0)
-    for block in sampled.outputs:
-        inside = (sampled.selected >= block.start) & (sampled.selected < block.stop)
-        if any_set(inside):
-            sizes[inside] = sizes[inside].max()
-    return sizes
+    every = values.new_zeros(max(block.stop for block in sampled.outputs))
+    every[sampled.selected] = values
+    return largest_in_tensor(every, sampled.outputs)[sampled.selected]
 
 
 def output_indices(sampled: Sampler, outputs: Tensor | slice) -> Tensor:
@@ -168,7 +158,7 @@ def output_indices(sampled: Sampler, outputs: Tensor | slice) -> Tensor:
     if sampled.selected is not None:
         return sampled.selected[outputs]
     if isinstance(outputs, slice):
-        return torch.arange(outputs.start, outputs.stop, device=sampled.value.device)
+        return torch.arange(len(sampled.value), device=sampled.value.device)[outputs]
     return outputs
 
 
@@ -248,7 +238,7 @@ def representable(sampled: Sampler, columns: Tensor, values: Tensor) -> Tensor:
 def _run(sampled: Sampler, copies: Sequence[Tensor]) -> Tensor | None:
     """Return the outputs at these primals, None if forward raises; (m,), possibly in memory of the forward."""
     try:
-        if sampled.mode is Mode.WITH_GRAPH:
+        if sampled.with_graph:
             with torch.enable_grad():
                 outputs = call(sampled.problem, [copy.requires_grad_().clone() for copy in copies])
         else:

@@ -190,11 +190,6 @@ def vjp_problem(problem: Problem, tape: Tape, seed: int) -> Problem:
     )
 
 
-def once_differentiable(vjps: Tape) -> bool:
-    """Return True if a backward in the graph of a recorded vjp is decorated with `@once_differentiable`."""
-    return has_once_differentiable([output.tensor for output in vjps.outputs])
-
-
 def _cotangents(tape: Tape, seed: int) -> tuple[Primal, ...]:
     generator = torch.Generator().manual_seed(seed)
     found = []

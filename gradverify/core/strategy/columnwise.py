@@ -65,11 +65,6 @@ def compare_after_sums(measured: MeasuredProblem) -> Comparison | None:
     return _by_structure(measured, most) if most > _MOST_GROUPS else None
 
 
-def compare_claims(measured: MeasuredProblem, structure: Structure, claimed: Tensor) -> Comparison | None:
-    """Compare the claimed entries (M, m) of a structure; None if the forward contradicts it."""
-    return compare_column_groups(judging_context(measured, structure.column_groups, claimed), structure)
-
-
 def compare_column_groups(context: JudgingContext, hypothesis: Structure | None) -> Comparison | None:
     """Compare the entries of all column groups; None if the forward contradicts the structure they come from.
 
@@ -193,7 +188,7 @@ def _by_structure(measured: MeasuredProblem, most_groups: float) -> Comparison |
         return None
     if not claims_match_vjps(measured.backward, structure.column_groups, claimed, seed):
         return None
-    return compare_claims(measured, structure, claimed)
+    return compare_column_groups(judging_context(measured, structure.column_groups, claimed), structure)
 
 
 def _judged(context: JudgingContext, stencil: Stencil | None) -> tuple[Parts, bool]:

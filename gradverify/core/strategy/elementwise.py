@@ -37,12 +37,11 @@ from gradverify.core.estimate import richardson
 from gradverify.core.estimate.column_groups import groups_by_input, groups_of_outputs
 from gradverify.core.estimate.richardson import DEPTH
 from gradverify.core.estimate.samples import BAR_FACTOR, Estimate
-from gradverify.core.forward import sampler
 from gradverify.core.forward.noise import SAFETY, at_least
-from gradverify.core.forward.sampler import Sampler
+from gradverify.core.forward.sampler import Sampler, restricted_to_outputs
 from gradverify.core.model.limits import FEW_INPUTS, SUBSET, portions
 from gradverify.core.model.magnitudes import any_set
-from gradverify.core.strategy.columnwise import claims_match_vjps, compare_claims, compare_column_groups
+from gradverify.core.strategy.columnwise import claims_match_vjps, compare_column_groups
 from gradverify.core.strategy.elementwise_sampling import (
     EntrywiseSamples,
     sample_elementwise,
@@ -70,7 +69,7 @@ class _Elementwise:
         """Return the function restricted to some of the outputs."""
         return replace(
             self,
-            sampled=sampler.restricted_to_outputs(self.sampled, outputs),
+            sampled=restricted_to_outputs(self.sampled, outputs),
             claimed=self.claimed[:, outputs],
             length=self.length[:, outputs],
         )
@@ -117,7 +116,7 @@ def compare_elementwise(measured: MeasuredProblem) -> Comparison | None:
             judged = None if found.judged is None else with_outputs(found.judged, found.doubt, rest.parts[0].judged)
             matching = all_matching_comparison(found.extremes, measured.entries, _parts(claimed, judged))
             return with_matching_rest(rest, matching)
-    return compare_claims(measured, structure, claimed)
+    return compare_column_groups(judging_context(measured, structure.column_groups, claimed), structure)
 
 
 def _screened_in_parts(function: _Elementwise, samples: EntrywiseSamples) -> _Found:

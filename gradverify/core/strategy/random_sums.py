@@ -18,7 +18,7 @@ from gradverify.core.estimate.samples import BAR_FACTOR, NOISE_FACTOR, Estimate
 from gradverify.core.forward.sampler import Sampler, magnitudes
 from gradverify.core.model.coordinates import Block, zero_outside
 from gradverify.core.model.generators import random_magnitudes
-from gradverify.core.model.magnitudes import all_set, any_set
+from gradverify.core.model.magnitudes import TINY, all_set, any_set
 from gradverify.core.tuning import SMALL_PART
 
 _VECTORS = 2  # random vectors of each kind: two kinds of cotangents, and directions in length scales
@@ -61,7 +61,7 @@ class SumDifference:
     @property
     def excess(self) -> float:
         """The largest error in units of what is allowed."""
-        allowed = self.allowed.clamp(min=torch.finfo(torch.float64).tiny)
+        allowed = self.allowed.clamp(min=TINY)
         return float((self.error.abs() / allowed).nan_to_num(1e300).max())
 
     @property
@@ -241,7 +241,7 @@ def _equalized_steps(lengths: Tensor, vjps: Tensor) -> Tensor:
     known = influence[influence > 0]
     if not known.numel():
         return lengths
-    return lengths * (known.median() / influence.clamp(min=torch.finfo(torch.float64).tiny)).clamp(max=1.0)
+    return lengths * (known.median() / influence.clamp(min=TINY)).clamp(max=1.0)
 
 
 def _bar_of_sums(cotangents: Tensor, slopes: Estimate) -> float:
