@@ -26,7 +26,7 @@ Excuse = Callable[[JudgingContext, Tensor, Judged], Judged]
 # What may explain a mismatch before it is reported. Each sees the mismatches that the previous ones have left.
 EXCUSES: tuple[Excuse, ...] = (excuse_backward_rounding, excuse_oblique, excuse_stairs)
 
-_COLUMN_GROUPS = 64  # column groups with clear mismatches that the ladder judges, at most; half of the rest at a time
+_COLUMN_GROUPS = 64  # column groups with clear mismatches that the ladder judges: half of the rest at a time, or one
 _FEW = 3  # of them at a time, at least
 _ENTRIES = 1024  # clear mismatches that the ladder judges at a time
 _NOT_DETERMINED = (Code.UNDETERMINED, Code.UNDEFINED, Code.JUMP, Code.UNFINISHED)

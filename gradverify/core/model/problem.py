@@ -52,6 +52,11 @@ class Meter:
     forward: int = 0
     backward: int = 0
 
+    @property
+    def calls(self) -> int:
+        """All calls, of forward and of backward."""
+        return self.forward + self.backward
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:

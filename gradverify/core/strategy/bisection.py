@@ -64,12 +64,10 @@ def single_wrong_column(directions: Sequence[Tensor], gaps: Sequence[SumDifferen
     return column if all_set(rest.abs() <= allowed) else None
 
 
-def wrong_columns(sums: RandomSums, direction: Tensor, whole: SumDifference, budget: int) -> Iterator[int]:
-    """Yield input coordinates whose column is wrong, largest error first, until `budget` forwards are used up."""
-    meter = sums.measured.sampled.problem.meter
-    before = meter.forward
+def wrong_columns(sums: RandomSums, direction: Tensor, whole: SumDifference, last: int) -> Iterator[int]:
+    """Yield input coordinates whose column is wrong, largest error first, until `last` calls have been made in all."""
     pending = [(direction.nonzero().squeeze(1), whole)]
-    while pending and meter.forward - before < budget:
+    while pending and sums.measured.sampled.problem.meter.calls < last:
         support, gap_of_support = pending.pop()
         if len(support) == 1:
             yield int(support)

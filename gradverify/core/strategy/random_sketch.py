@@ -76,10 +76,11 @@ def compare_by_random_sums(measured: MeasuredProblem, entrywise: MeasuredProblem
     searches: list[_Search] = []
     try:
         limit = _detection_limit(whole, known_rows, generator)
-        last = _calls(whole) + settings.max_evaluations
+        meter = measured.sampled.problem.meter
+        last = meter.calls + settings.max_evaluations
         searches += [_Search(block=block, suspects=[]) for block in split_into_blocks(whole)]
         for number, search in enumerate(searches):
-            left = last - _calls(whole)
+            left = last - meter.calls
             budget = min(left, max(_LEAST, left // (len(searches) - number)))
             _run(search, known_rows, budget, math.ceil(_COLUMNS / len(searches)))
         suspects = {suspect for search in searches for suspect in search.suspects}
@@ -133,16 +134,10 @@ def _is_explained(search: _Search, found: Comparison | None) -> bool:
     return search.clean and not any(sum_difference(block, zero_outside(lengths, k)).differs for k in columns)
 
 
-def _calls(sums: RandomSums) -> int:
-    """Return the number of forward and backward calls made so far."""
-    meter = sums.measured.sampled.problem.meter
-    return meter.forward + meter.backward
-
-
 def _run(search: _Search, known_rows: CachedRows, budget: int, enough: int) -> None:
     """Search for `enough` wrong columns with `budget` calls; each round leaves out the columns found before."""
-    block, last = search.block, _calls(search.block) + budget
-    directions, gaps = block.directions, block.gaps
+    block, meter = search.block, search.block.measured.sampled.problem.meter
+    directions, gaps, last = block.directions, block.gaps, meter.calls + budget
     for _ in range(_ROUNDS):
         if not any(gap.differs for gap in gaps):
             break
@@ -154,9 +149,10 @@ def _run(search: _Search, known_rows: CachedRows, budget: int, enough: int) -> N
             search.suspects += [Suspect(row=place, column=column) for place in rows]
             if len(columns) == enough:
                 return
-        if not columns or not named:
+        search.ended = meter.calls >= last
+        if not columns or not named or search.ended:
             # The error is too small to bisect: many entries may each be off by an error within the tolerance.
-            search.clean, search.ended = all(gap.is_tolerable for gap in gaps), _calls(block) >= last
+            search.clean = all(gap.is_tolerable for gap in gaps)
             return
         left_out = torch.tensor(columns, device=directions[0].device)
         directions = [direction.index_fill(0, left_out, 0.0) for direction in directions]
@@ -172,7 +168,7 @@ def _wrong_places(
     if single is not None and (rows := wrong_rows(block, known_rows, single)):
         yield single, rows
         return
-    for column in wrong_columns(block, *differing(gaps, directions)[0], last - _calls(block)):
+    for column in wrong_columns(block, *differing(gaps, directions)[0], last):
         yield column, wrong_rows(block, known_rows, column)
 
 
