@@ -5,6 +5,9 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 
+# What user code raises is a result. Anything else ends the check: Ctrl-C, and how a test runner ends or skips a test.
+USER_ERRORS = (Exception, SystemExit, GeneratorExit)
+
 
 class GradverifyError(Exception):
     """Root of all errors that gradverify raises on purpose."""

@@ -17,7 +17,7 @@ from gradverify.core.model.coordinates import coordinates_in
 from gradverify.core.model.limits import OutOfTime
 from gradverify.core.model.problem import Meter, Problem, call, fresh
 from gradverify.core.model.tape import Tape, call_on_leaves
-from gradverify.errors import EvaluationError
+from gradverify.errors import USER_ERRORS, EvaluationError
 from gradverify.result import TorchOutcome, Verdict
 
 SMALL = 10_000  # entries of the largest Jacobian that `torch_gradcheck: small` runs torch on
@@ -59,9 +59,7 @@ def _outcome(name: str, check: Callable[..., bool], function: Any, inputs: tuple
         return TorchOutcome(name=name, verdict=Verdict.FAIL, message=first_line(error))
     except OutOfTime as error:
         return TorchOutcome(name=name, verdict=Verdict.SKIP, message=str(error))
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
+    except USER_ERRORS as error:
         original = error.original if isinstance(error, EvaluationError) else error
         kind, description = type(original).__name__, first_line(original)
         return TorchOutcome(

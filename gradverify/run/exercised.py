@@ -16,6 +16,7 @@ from gradverify.core.model.generators import forward_seed, seed_everywhere
 from gradverify.core.model.limits import OutOfTime, is_late
 from gradverify.core.model.problem import Meter, Problem
 from gradverify.core.model.tape import record, vjp
+from gradverify.errors import USER_ERRORS
 from gradverify.exploration.exercised.functions import functions_of, functions_together
 from gradverify.exploration.exercised.uncovered import may_be_uncovered, uncovered
 from gradverify.exploration.exercised.watch import watch
@@ -27,7 +28,7 @@ def not_exercised(problem: Problem, target: Any, seed: int) -> tuple[Uncovered, 
     """Return what one forward and backward at the problem's inputs leaves untouched of the target's code.
 
     `target` is the user's Function, callable or module. Nothing is returned if user code raises, or past half of the
-    time limit. Seeds all generators. Raises nothing but KeyboardInterrupt.
+    time limit. Seeds all generators. Raises none of USER_ERRORS.
     """
     if not problem.primals or is_late(problem.deadline):
         return ()
@@ -38,9 +39,7 @@ def not_exercised(problem: Problem, target: Any, seed: int) -> tuple[Uncovered, 
             return _not_exercised(uncounted, target, seed)
     except OutOfTime:
         return ()
-    except KeyboardInterrupt:
-        raise
-    except BaseException:
+    except USER_ERRORS:
         return ()
 
 

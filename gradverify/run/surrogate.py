@@ -17,7 +17,7 @@ from gradverify.case import Case, Settings, TorchGradcheck
 from gradverify.checks import gradcheck
 from gradverify.checks.registry import run_check
 from gradverify.core.model.problem import Problem, fresh, named_tensors
-from gradverify.errors import EvaluationError, InputError, SurrogateError
+from gradverify.errors import USER_ERRORS, EvaluationError, InputError, SurrogateError
 from gradverify.evidence import Diagnose
 from gradverify.result import CheckResult, Finding
 from gradverify.run.build import build
@@ -96,9 +96,7 @@ def _combined(
         try:
             with torch.no_grad():
                 return _by_name(surrogate(*(given[place] for place in order)))
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
+        except USER_ERRORS as error:
             raise EvaluationError("surrogate", error) from error
 
     def function(*tensors: Tensor) -> dict[str, Tensor]:

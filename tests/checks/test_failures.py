@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from gradverify.case import Settings
 from gradverify.checks.registry import run_check
-from tests.core.support import claimed, double, problem_of
+from tests.core.support import ALONE, claimed, double, problem_of, with_backward
 
 
 def said(error: Exception) -> str:
@@ -60,3 +61,24 @@ def test_the_place_is_in_the_users_own_code_even_in_a_folder_called_torch(tmp_pa
     exec(compile(code, str(file), "exec"), names)
     message = run_check("gradcheck", problem_of(names["forward"], double([1.0])), Settings()).message
     assert message.endswith(f"({file}:3 in forward)")
+
+
+def ended(*_: Any) -> Any:
+    pytest.fail("Timeout > 1.0 s")  # as a test runner ends a test that takes too long
+
+
+@pytest.mark.parametrize("check", ["gradcheck", "gradgradcheck", "contract"])
+def test_what_ends_a_test_is_no_error_of_the_user(check: str) -> None:
+    for function in (ended, with_backward(torch.sin, ended)):
+        with pytest.raises(pytest.fail.Exception):
+            run_check(check, problem_of(function, double([0.3, 0.7])), ALONE)
+
+
+def left(*_: Any) -> Any:
+    raise SystemExit(3)
+
+
+@pytest.mark.parametrize(("function", "code"), [(left, "GV902"), (with_backward(torch.sin, left), "GV903")])
+def test_a_function_that_ends_the_program_is_an_error(function: Callable[..., Any], code: str) -> None:
+    found = run_check("gradcheck", problem_of(function, double([0.3, 0.7])), ALONE)
+    assert [finding.code for finding in found.findings] == [code]

@@ -31,7 +31,7 @@ from gradverify.checks.contract.wording import SIMILAR_EXPONENT, difference, mis
 from gradverify.core.model.coordinates import flatten
 from gradverify.core.model.problem import fresh
 from gradverify.core.model.tape import Tape, has_once_differentiable, vjp
-from gradverify.errors import EvaluationError
+from gradverify.errors import USER_ERRORS, EvaluationError
 from gradverify.result import Finding
 
 _RTOL = 1e-6  # relative tolerance on the derivative of |B(g)|² along g
@@ -150,9 +150,7 @@ def _unreached(squared_norm: Tensor, tape: Tape) -> tuple[int, ...]:
 def _derivatives(squared_norm: Tensor, tensors: Sequence[Tensor]) -> tuple[Tensor | None, ...]:
     try:
         return torch.autograd.grad(squared_norm, tensors, retain_graph=True, allow_unused=True)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # raised by user code in the double backward
+    except USER_ERRORS as error:  # raised by user code in the double backward
         raise EvaluationError("backward", error) from error
 
 

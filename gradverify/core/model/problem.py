@@ -21,7 +21,7 @@ from gradverify.core.model.tensor_kinds import (
     readable,
     why_unreadable,
 )
-from gradverify.errors import EvaluationError
+from gradverify.errors import USER_ERRORS, EvaluationError
 
 _COARSE = {torch.float16, torch.bfloat16, torch.float32}
 Projection = Callable[[Tensor], Tensor]
@@ -149,9 +149,9 @@ def call(problem: Problem, tensors: Sequence[Tensor]) -> tuple[Named, ...]:
             for primal, tensor in zip(problem.primals, projected, strict=True)
         ]
         raw = problem.function(*given)
-    except (KeyboardInterrupt, EvaluationError):
+    except EvaluationError:
         raise
-    except BaseException as error:
+    except USER_ERRORS as error:
         raise EvaluationError("forward", error) from error
     return _selected(problem, named_tensors(problem.output, raw))
 

@@ -14,7 +14,7 @@ from torch.autograd.function import BackwardCFunction
 
 from gradverify.core.model.problem import Named, Primal, Problem, call, fresh, metered
 from gradverify.core.model.tensor_kinds import as_plain, is_freed
-from gradverify.errors import EvaluationError
+from gradverify.errors import USER_ERRORS, EvaluationError
 
 # Parts of torch's error for an overwritten leaf.
 _LEAF, _IN_PLACE = "leaf Variable that requires grad", "in-place operation"
@@ -119,9 +119,9 @@ def vjp_of(
             roots, leaves, grad_outputs=weights, retain_graph=True, create_graph=differentiable, allow_unused=True
         )
         return tuple([None if grad is None else as_plain(grad) for grad in grads])
-    except (KeyboardInterrupt, EvaluationError):
+    except EvaluationError:
         raise
-    except BaseException as error:
+    except USER_ERRORS as error:
         raise _classified(error) from error
 
 

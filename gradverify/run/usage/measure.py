@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from gradverify.core.model.limits import OutOfTime, is_late
 from gradverify.core.model.problem import Problem
-from gradverify.errors import InputError
+from gradverify.errors import USER_ERRORS, InputError
 from gradverify.run.describe_exception import describe
 from gradverify.run.usage.memory import MemoryUse, memory_of
 from gradverify.run.usage.sides import function_side, other_side
@@ -25,7 +25,7 @@ _LATE = "the checks took more than half of the time limit"
 def measure(problem: Problem) -> Measured:
     """Return the memory of one forward and backward of both; `missing` says why a number is missing.
 
-    Raises nothing but KeyboardInterrupt. Past half of the time limit nothing is measured, so that a case that was
+    Raises none of USER_ERRORS. Past half of the time limit nothing is measured, so that a case that was
     verified in time does not run out of it.
     """
     compared_with = ComparedWith.PLAIN_TORCH if problem.reference is None else ComparedWith.REFERENCE
@@ -45,7 +45,7 @@ def measure(problem: Problem) -> Measured:
 def with_times(measured: Measured, problem: Problem) -> Measured:
     """Return the measured values with median times; unchanged if they cannot be taken.
 
-    Raises nothing but KeyboardInterrupt.
+    Raises none of USER_ERRORS.
     """
     own, other = measured.function, measured.other
     if own is None:
@@ -74,7 +74,5 @@ def attempt(run: Callable[[], T]) -> T | str:
             return run()
     except (OutOfTime, InputError) as error:
         return str(error)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
+    except USER_ERRORS as error:
         return describe(error)
