@@ -187,3 +187,30 @@ def test_rounding_of_many_outputs_without_common_inputs_takes_few_vjps(size: int
     result = gradcheck(right, torch.linspace(-4, 4, size).bfloat16().requires_grad_())
     assert result.verdict is not Verdict.FAIL
     assert result.evaluations.backward <= 350
+
+
+class Routed(torch.autograd.Function):
+    """The largest weights of a softmax, which are then made to add up to 1: no other weight matters."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, count: int) -> Tensor:
+        largest, places = logits.softmax(-1).topk(count, -1)
+        ctx.save_for_backward(logits, places)
+        return largest / largest.sum(-1, keepdim=True)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        logits, places = ctx.saved_tensors
+        weights = logits.softmax(-1)
+        largest = weights.gather(-1, places)
+        total = largest.sum(-1, keepdim=True)
+        inner = (grad - (grad * largest / total).sum(-1, keepdim=True)) / total
+        by_weights = torch.zeros_like(weights).scatter(-1, places, inner)
+        return weights * (by_weights - (by_weights * weights).sum(-1, keepdim=True)), None
+
+
+@pytest.mark.slow
+def test_rounding_in_more_rows_than_are_examined_does_not_fail() -> None:
+    logits = normal(33, 17, seed=1, dtype=torch.float32)
+    result = gradcheck(lambda x: Routed.apply(x, 3), logits)
+    assert (result.verdict is not Verdict.FAIL, result.mismatched) == (True, 0)

@@ -44,6 +44,29 @@ def _norms() -> Iterator[Specimen]:
             )  # fmt: skip
 
 
+def _weights(q: Tensor, k: Tensor) -> Tensor:
+    """Return the weights of attention."""
+    return (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1)
+
+
+def _weights_backward(g: Tensor, q: Tensor, k: Tensor, factor: float = 1.0) -> tuple[Tensor, Tensor]:
+    """Where one weight is almost 1, the two terms cancel, and rounding is all that remains."""
+    p = _weights(q, k)
+    scores = factor * p * (g - (g * p).sum(-1, keepdim=True)) / q.shape[-1] ** 0.5
+    return scores @ k, scores.mT @ q
+
+
+def _scores(scale: float, seed: int, number: int) -> Draw:
+    """Return a draw of the first or the second of two matrices, the same for every seed of the zoo."""
+
+    def draw(generator: torch.Generator) -> Tensor:
+        own = torch.Generator().manual_seed(seed)
+        both = [torch.randn(3, 3, generator=own) for _ in range(2)]
+        return (scale * both[number]).requires_grad_()
+
+    return draw
+
+
 # In bfloat16 1 + 2^-9 rounds to 1, and in float32 1 + 2^-25: the first row's sum is 0 there and positive in float64.
 _BRANCH = {
     "float32": _rows((1.0, 2.0**-25, -1.0), (1.0, 2.0, 0.5), dtype=torch.float32),
@@ -51,6 +74,14 @@ _BRANCH = {
 }
 
 LOW_PRECISION: tuple[Specimen, ...] = (
+    *(
+        specimen(
+            f"float32 attention weights of scores {scale:g} apart, {seed}",
+            with_backward(_weights, _weights_backward), _L, "float32", "open at order 2",
+            q=_scores(scale, seed, 0), k=_scores(scale, seed, 1),
+        )
+        for scale, seed in ((1.0, 4), (3.0, 8), (3.0, 15), (6.0, 12))
+    ),
     specimen(
         "straight line and a float16 sine", lambda x: 3 * x + 0.026 * (0.023 * x + 1.2).half().sin().double(), _L,
         "open at order 2", x=at([0.61]),
@@ -67,6 +98,11 @@ LOW_PRECISION: tuple[Specimen, ...] = (
 )  # fmt: skip
 
 WRONG_LOW_PRECISION: tuple[Wrong, ...] = (
+    wrong(
+        "float32 attention weights, scores doubled",
+        with_backward(_weights, lambda g, q, k: _weights_backward(g, q, k, 2.0)), "q", (0, 0), (0, 0), _L, "float32",
+        q=_scores(1.0, 4, 0), k=_scores(1.0, 4, 1),
+    ),
     *(
         wrong(
             f"{title} branch that rounding decides, tripled",

@@ -64,9 +64,7 @@ def _up_to_last_digits(context: JudgingContext, chosen: Tensor, judged: Judged) 
     if not any_set(small):
         return judged
     groups = _group_rows(context, chosen, small)
-    points = _opposite_displacements(context, [1.0] * NEARBY_POINTS)
-    around = _entries(context, chosen, context.backward, groups, points)
-    unit = context.sampled.eps * around.abs().nan_to_num(0.0, 0.0, 0.0).amax(dim=0).clamp(max=1.0)
+    unit = context.sampled.eps * _largest_close_by(context, chosen, groups)
     last_digit = torch.where(_is_multiple_of_last_digit(claimed, unit), _LAST_DIGIT_UNITS * unit, 0.0)
     allowed = judged.allowed + torch.where(claimed == 0, CANCELLATION_UNITS * unit, last_digit)
     excused = small & (judged.error <= allowed)
@@ -77,9 +75,10 @@ def _up_to_last_digits(context: JudgingContext, chosen: Tensor, judged: Judged) 
 def _up_to_low_precision(context: JudgingContext, chosen: Tensor, judged: Judged) -> Judged:
     """Excuse claims in low precision if the same backward is right in float64.
 
-    Either the error is small, or the claim lies between those in float64 at points within backward's rounding of the
-    inputs, as that of another branch does. A claim of zero needs the second: underflow is no small error. Errors that
-    do not exceed the scatter of the claims' errors at these points become undetermined, right or not.
+    Either the error is small, beside the entry or beside the largest of its row here and close by, whose terms may
+    cancel; or the claim lies between those in float64 at points within backward's rounding of the inputs, as that of
+    another branch does. Errors that do not exceed the scatter of the claims' errors at these points become
+    undetermined, right or not.
     """
     wrong = judged.code == Code.MISMATCH
     if not any_set(wrong):
@@ -94,7 +93,11 @@ def _up_to_low_precision(context: JudgingContext, chosen: Tensor, judged: Judged
     errors = in_own_dtype - torch.where(in_float64.isnan(), 0.0, in_float64)
     right = wrong & ((in_float64[0] - numeric).abs() <= BAR_FACTOR * judged.bar + _RIGHT * numeric.abs())
     small = right & (judged.error <= small_error(context.sampled.eps, context.claimed))
-    small &= (claimed * numeric > 0) & (judged.error <= numeric.abs())
+    cancels = small & ~((claimed * numeric > 0) & (judged.error <= numeric.abs()))
+    if any_set(cancels):
+        largest = _largest_close_by(context, chosen, groups).amax(dim=0)
+        largest = torch.maximum(largest, context.claimed.abs().nan_to_num(0.0, 0.0, 0.0).amax(dim=0).clamp(max=1.0))
+        small &= ~cancels | (judged.error <= small_error(context.sampled.eps, context.claimed[:0]) * largest)
     low, high = in_float64.amin(dim=0), in_float64.amax(dim=0)
     branch = right & (claimed >= low - judged.allowed) & (claimed <= high + judged.allowed)
     scatters = wrong & (judged.error <= EXPLAINED * (errors.amax(dim=0) - errors.amin(dim=0)))
@@ -102,6 +105,13 @@ def _up_to_low_precision(context: JudgingContext, chosen: Tensor, judged: Judged
     allowed = torch.where(small | branch, torch.maximum(judged.allowed, judged.error), judged.allowed)
     bar = torch.where(scatters, judged.error, judged.bar)
     return _decided(judged, groups, wrong, rules, allowed=allowed, bar=bar)
+
+
+def _largest_close_by(context: JudgingContext, chosen: Tensor, groups: _RowGroups) -> Tensor:
+    """Return the largest magnitude of each claim at points about one length scale away, 1 at most; (C, m)."""
+    points = _opposite_displacements(context, [1.0] * NEARBY_POINTS)
+    around = _entries(context, chosen, context.backward, groups, points)
+    return around.abs().nan_to_num(0.0, 0.0, 0.0).amax(dim=0).clamp(max=1.0)
 
 
 def _up_to_scatter(context: JudgingContext, chosen: Tensor, judged: Judged) -> Judged:

@@ -138,9 +138,9 @@ def _stages(
         examined = unclear
         judged = _examined(context, chosen, before, alone | examined, of_line)
     left, stands = unclear & ~examined, sampled <= (judged.code == Code.MISMATCH)
-    remaining &= ~(on_line & stands.all(dim=0))
-    yield judged, left | remaining
     history.refuted |= not all_set(stands)
+    remaining &= ~(on_line & stands.all(dim=0) & (sampled.any(dim=0) | (not history.refuted)))
+    yield judged, left | remaining
     if not history.refuted:
         together = _confirmed_together(context, chosen, remaining, judged)
         judged, remaining = decide(judged, [(together, Reason.DIFFERS_IN_SUM)]), remaining & ~together
