@@ -7,6 +7,8 @@ from dataclasses import replace
 
 from gradverify.case import Case, Settings, Tolerances
 from gradverify.checks import gradcheck, gradgradcheck
+from gradverify.checks.failures import skipped
+from gradverify.checks.reference import check as reference
 from gradverify.checks.registry import run_check
 from gradverify.core.model.limits import Deadline, seconds_left
 from gradverify.core.model.problem import Problem
@@ -34,7 +36,8 @@ def run_checks(
 
     `on_results` is called with the results so far before the first check and after each. Each check has a share of the
     time left, see `share`; once the problem's deadline has passed, the checks left are skipped. With a surrogate,
-    gradcheck takes differences of the surrogate, and gradgradcheck uses the surrogate's kinks in place of forward's.
+    gradcheck takes differences of the surrogate, gradgradcheck uses the surrogate's kinks in place of forward's, and
+    reference compares with nothing but a reference.
     All global generators are seeded.
     """
     finished: tuple[CheckResult, ...] = ()
@@ -68,6 +71,10 @@ def _run(name: str, problem: Problem, settings: Settings, surrogate: Surrogate |
         return run_check(name, problem, settings, diagnose)
     if name == gradcheck.NAME:
         return gradcheck_against(surrogate, settings, diagnose)
+    if name == reference.NAME and problem.reference is None:
+        return skipped(
+            name, problem, "backward follows the surrogate, not forward; `reference` names plain code for both"
+        )
     return run_check(name, surrogate.problem if name == gradgradcheck.NAME else problem, settings, diagnose)
 
 

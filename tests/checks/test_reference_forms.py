@@ -382,6 +382,26 @@ def test_random_numbers_that_differ_in_another_precision_are_no_pass_and_no_fail
         assert same.detection_limit is not None and same.detection_limit < 1e-4
 
 
+@pytest.mark.parametrize(("factor", "verdict"), [(1.0, Verdict.PASS), (0.0, Verdict.FAIL), (1.5, Verdict.FAIL)])
+def test_outputs_that_agree_show_that_the_random_numbers_are_the_same(factor: float, verdict: Verdict) -> None:
+    def masked(x: Tensor) -> Tensor:
+        return x.sin() * (torch.rand(x.shape, dtype=torch.float64) < 0.5).to(x.dtype)
+
+    class Masked(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            y = masked(x)
+            ctx.save_for_backward(x, y)
+            return y
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> Tensor:
+            x, y = ctx.saved_tensors
+            return factor * g * x.cos() * (y != 0)
+
+    assert held_against(Masked.apply, masked, drawn(64)).verdict is verdict
+
+
 class SinglePrecisionOnly(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:

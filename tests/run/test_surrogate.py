@@ -138,6 +138,13 @@ def test_a_straight_through_estimator_passes_beside_the_identity(tmp_path: Path)
     assert run(tmp_path, "Round", "same", "{x: {shape: [2, 3]}}").verdict is Verdict.PASS
 
 
+def test_without_a_reference_that_check_has_nothing_to_compare_a_surrogate_with(tmp_path: Path) -> None:
+    more = "dtypes: [bfloat16]\nchecks: [gradcheck, reference]\n"
+    result = run(tmp_path, "Round", "same", "{x: {shape: [2, 3]}}", more)
+    assert [check.verdict for check in result.checks] == [Verdict.PASS, Verdict.SKIP]
+    assert "backward follows the surrogate" in result.checks[1].message
+
+
 def test_a_wrong_region_is_caught_beside_a_clip(tmp_path: Path) -> None:
     inputs = "{x: {shape: [6], uniform: [-3, 3], avoid: [-1, 1]}}"
     assert run(tmp_path, "Clip", "clip", inputs).verdict is Verdict.PASS

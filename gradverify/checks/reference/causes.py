@@ -25,7 +25,7 @@ from gradverify.errors import EvaluationError
 from gradverify.evidence import Diagnose, Evidence, JacobianPair, undiagnosed
 from gradverify.result import Finding
 
-_GRADIENT = "GV702"
+GRADIENT = "GV702"  # code of gradients that differ
 _ROWS, _ENTRIES = 256, 10_000  # outputs and entries of the largest Jacobian that is computed, one vjp per output
 
 
@@ -42,7 +42,7 @@ def with_causes(
     `reference` is in float64. Costs a vjp of both per output, or per weighted sum; nothing is added if user code
     raises.
     """
-    if diagnose is undiagnosed or all(finding.code != _GRADIENT for finding in findings):
+    if diagnose is undiagnosed or all(finding.code != GRADIENT for finding in findings):
         return tuple(findings)
     try:
         tape, other = record_all(problem), by_inputs_of(problem, reference)
@@ -67,7 +67,7 @@ def _is_small(problem: Problem, tape: Tape) -> bool:
 
 def _may_show(sums: Sums, problem: Problem, finding: Finding) -> bool:
     """True if no cause is known yet, and the slices summed over are not slices of the input too."""
-    if finding.code != _GRADIENT or finding.cause:
+    if finding.code != GRADIENT or finding.cause:
         return False
     wrt = next(block for block in _inputs(problem) if block.name == finding.wrt)
     return sums.dimension is None or sums.shape[sums.dimension] not in wrt.shape
@@ -111,7 +111,7 @@ def _rows(backward: Backward) -> Tensor:
 def _with_cause(
     finding: Finding, backward: Backward, pair: JacobianPair, diagnose: Diagnose, note: str = ""
 ) -> Finding:
-    if finding.code != _GRADIENT or finding.cause:
+    if finding.code != GRADIENT or finding.cause:
         return finding
     found = next(filter(None, map(diagnose, _evidence(finding, backward, pair))), None)
     if found is None:
