@@ -24,7 +24,7 @@ from gradverify.run.run_case import run_case
 from gradverify.serial import from_plain
 from gradverify.spec.expand import expand
 from gradverify.spec.read import read_paths
-from tests.core.support import claimed, double, with_backward
+from tests.core.support import claimed, double, normal, with_backward
 
 SPECS = Path(__file__).parent.parent / "specs"
 WRONG = claimed(torch.sin, torch.sin)
@@ -287,3 +287,38 @@ def test_printed_result_fits_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) 
     x = torch.linspace(-1, 1, 3, dtype=torch.float64, requires_grad=True)
     text = str(gradverify.verify(torch.sin, (x,)))
     assert max(map(len, text.splitlines())) <= 60
+
+
+class Through(torch.autograd.Function):
+    """Runs a module, and again in backward, as a checkpoint does."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, run: Any, *weights: Tensor) -> Tensor:
+        ctx.run = run
+        ctx.save_for_backward(x)
+        return run(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        with torch.enable_grad():
+            x = ctx.saved_tensors[0].detach().requires_grad_()
+            module = getattr(ctx.run, "__self__", ctx.run)
+            by_x, *others = torch.autograd.grad(ctx.run(x), (x, *module.parameters()), grad)
+        return by_x, None, *others
+
+
+class Checkpointed(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = torch.nn.Linear(3, 2, dtype=torch.float64)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return Through.apply(x, self.inner, *self.inner.parameters())
+
+
+def test_parameters_that_a_module_among_the_inputs_holds_too_are_refused() -> None:
+    x, inner = normal(4, 3), torch.nn.Linear(3, 2, dtype=torch.float64)
+    for run in (inner, inner.forward):
+        with pytest.raises(ValueError, match=r"weights\[0\] is also a parameter of run, .* give verify a module"):
+            gradverify.verify(Through, (x, run, *inner.parameters()))
+    assert gradverify.verify(Checkpointed(), (x,), checks=["gradcheck"]).verdict == "pass"

@@ -97,7 +97,8 @@ def verify(
     shows it as the screen does, a notebook as a table with heat maps.
 
     Raises ValueError for a name in `checks` that no check has, for tolerances below zero, a seed that is no whole
-    number from zero on, a timeout that is not above zero, or a wrong number of `names`; TypeError for what cannot be
+    number from zero on, a timeout that is not above zero, a wrong number of `names`, or an input that is also a
+    parameter of a module among the inputs: verify a module that applies the function. TypeError for what cannot be
     called, inputs that are a tensor or a mapping rather than a tuple, `names` that are one text, or `kwargs` that
     cannot be passed.
     """
@@ -253,6 +254,7 @@ def _problem(
     called = names_of(function, inputs, names)
     given = Call(names=called, args=inputs, kwargs=kwargs)
     applied, call, name = _applied(function, given)
+    _refuse_shared_parameters(call)
     problem = bind(applied, call.args, names=call.names, kwargs=call.kwargs, name=name)
     if reference is None:
         return problem
@@ -278,6 +280,21 @@ def _applied(function: Any, given: Call) -> tuple[Callable[..., Any], Call, str]
         applied, call = as_function(function, given)
         return applied, call, type(function).__name__
     return function, given, ""
+
+
+def _refuse_shared_parameters(call: Call) -> None:
+    """Raise ValueError if an input is also a parameter of a module among the arguments, which would not see it move."""
+    named = [*zip(call.names, call.args, strict=True), *call.kwargs.items()]
+    for holder, value in named:
+        module = getattr(value, "__self__", value)  # of a bound method
+        parameters = module.parameters() if isinstance(module, torch.nn.Module) else ()
+        of_module = {id(parameter) for parameter in parameters}
+        for name, given in named:
+            if isinstance(given, torch.Tensor) and given.requires_grad and id(given) in of_module:
+                raise ValueError(
+                    f"inputs: {name} is also a parameter of {holder}, which would not see its copies change;"
+                    f" give verify a module that applies the function to {holder} and its parameters"
+                )
 
 
 def _with_reference(problem: Problem, reference: Any, given: Call, parameters: Mapping[str, Any]) -> Problem:
