@@ -187,10 +187,39 @@ def test_references_that_cannot_be_used() -> None:
     other = held_against(torch.sin, two_outputs, drawn(3))
     assert codes(other) == ["GV704"]
     assert other.message == "plain returns 2 tensors, the function one tensor; `outputs` can choose among them"
-    coarse = held_against(torch.sin, lambda x: x.float().sin(), drawn(3))
+    coarse = held_against(torch.sin, lambda x: torch.ones(3) * float(x.detach().sum()), drawn(3))
     assert coarse.message.endswith("too coarse to compare float32 with; a reference casts nothing")
-    fine = held_against(torch.sin, lambda x: x.float().sin().to(x.dtype), drawn(3, dtype=torch.bfloat16))
-    assert fine.verdict is Verdict.PASS
+
+
+def test_what_a_reference_casts_to_narrower_dtypes_stays_in_float64() -> None:
+    for plain in (lambda x: x.float().sin(), lambda x: x.to(torch.bfloat16).sin().to(x.dtype)):
+        assert held_against(torch.sin, plain, drawn(3)).verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(1.0, Verdict.PASS), (0.0, Verdict.FAIL), (-1.0, Verdict.FAIL)])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_loss_in_float32_hides_no_wrong_gradient(dtype: torch.dtype, factor: float, verdict: Verdict) -> None:
+    """Products of narrow numbers lie on ties of float32: rounding there is no jump of the reference."""
+    target = torch.arange(33) % 65
+
+    def plain(x: Tensor, weight: Tensor) -> Tensor:
+        return functional.cross_entropy((x @ weight.T).float(), target).to(x.dtype)
+
+    class Loss(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
+            ctx.save_for_backward(x, weight)
+            return plain(x, weight)
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+            x, weight = ctx.saved_tensors
+            logits = (x @ weight.T).float()
+            error = (logits.softmax(-1) - functional.one_hot(target, 65)) / len(x) * grad.float() * factor
+            return error.to(x.dtype) @ weight, error.to(x.dtype).T @ x
+
+    x, weight = (drawn(size, 17, dtype=dtype, seed=size) for size in (33, 65))
+    assert held_against(Loss.apply, plain, x, weight).verdict is verdict
 
 
 def test_shapes_and_dtypes_of_outputs() -> None:
