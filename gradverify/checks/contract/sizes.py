@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -74,9 +75,9 @@ def _is_index(value: float | Tensor) -> bool:
 
 
 def _operations(subject: Subject) -> int:
-    """Return the number of operations of forward at the point."""
+    """Return the number of operations of forward at the point, as far as they can be counted."""
     counted = _Counted(math.inf)
-    with counted:
+    with suppress(EvaluationError), counted:
         new_graph(subject)
     return counted.count
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 from torch.autograd import Function
+from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from gradverify.result import Verdict
 from tests.checks.contract.support import X, Y, contract, failing, pair, product, remarked, sine
@@ -453,3 +454,24 @@ class UntilTheMeanIsSmall(Function):
 def test_an_iteration_that_never_ends_for_no_entries_is_broken_off() -> None:
     x = double([0.3, 0.7, 1.1])
     assert contract(UntilTheMeanIsSmall.apply, x).verdict is Verdict.PASS
+
+
+class OutsideOfModes(Function):
+    """A kernel that cannot run while operations are observed."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        if _get_current_dispatch_mode() is not None:
+            raise RuntimeError("observed")
+        ctx.save_for_backward(x)
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return g * x.cos()
+
+
+def test_a_forward_whose_operations_cannot_be_counted_passes() -> None:
+    result = contract(OutsideOfModes.apply, double([0.3, 0.7, 1.1]))
+    assert (result.verdict, result.findings) == (Verdict.PASS, ())
