@@ -21,7 +21,6 @@ _STAGES = (
     ("stencil.py", "initial_samples", "noise and first steps"),
     ("columns.py", "", "first steps"),
     ("elementwise.py", "", "elementwise strategy"),
-    ("verify.py", "", "test of a structure"),
     ("structure.py", "find_structure", "search for a structure"),
     ("backward_rounding.py", "", "excuse"),
     ("oblique_kinks.py", "", "excuse"),

@@ -28,7 +28,7 @@ def not_exercised(problem: Problem, target: Any, seed: int) -> tuple[Uncovered, 
     """Return what one forward and backward at the problem's inputs leaves untouched of the target's code.
 
     `target` is the user's Function, callable or module. Nothing is returned if user code raises, or past half of the
-    time limit. Seeds all generators. Raises none of USER_ERRORS.
+    time limit. Seeds all generators.
     """
     if not problem.primals or is_late(problem.deadline):
         return ()

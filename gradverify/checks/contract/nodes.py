@@ -54,7 +54,7 @@ def custom_nodes(tape: Tape) -> tuple[Any, ...]:
 
 
 def custom_nodes_of(tensors: Iterable[Tensor]) -> tuple[Any, ...]:
-    """Return those behind tensors."""
+    """Return the nodes of hand-written Functions in the graph of these tensors, as `custom_nodes` does."""
     return tuple(node for node in function_nodes(tensors) if is_hand_written(class_of(node)))
 
 

@@ -151,7 +151,7 @@ def _run(search: _Search, known_rows: CachedRows, budget: int, enough: int) -> N
                 return
         search.ended = meter.calls >= last
         if not columns or not named or search.ended:
-            # The error is too small to bisect: many entries may each be off by an error within the tolerance.
+            # No calls are left, or the error is too small to bisect: many entries may each be off within the tolerance.
             search.clean = all(gap.is_tolerable for gap in gaps)
             return
         left_out = torch.tensor(columns, device=directions[0].device)

@@ -25,8 +25,8 @@ _LATE = "the checks took more than half of the time limit"
 def measure(problem: Problem) -> Measured:
     """Return the memory of one forward and backward of both; `missing` says why a number is missing.
 
-    Raises none of USER_ERRORS. Past half of the time limit nothing is measured, so that a case that was
-    verified in time does not run out of it.
+    What user code raises is such a reason too. Past half of the time limit nothing is measured, so that a case that
+    was verified in time does not run out of it.
     """
     compared_with = ComparedWith.PLAIN_TORCH if problem.reference is None else ComparedWith.REFERENCE
     if not problem.primals or is_late(problem.deadline):
@@ -43,10 +43,7 @@ def measure(problem: Problem) -> Measured:
 
 
 def with_times(measured: Measured, problem: Problem) -> Measured:
-    """Return the measured values with median times; unchanged if they cannot be taken.
-
-    Raises none of USER_ERRORS.
-    """
+    """Return the measured values with median times; unchanged if they cannot be taken, as where user code raises."""
     own, other = measured.function, measured.other
     if own is None:
         return measured
