@@ -192,7 +192,10 @@ def test_references_that_cannot_be_used() -> None:
 
 
 def test_what_a_reference_casts_to_narrower_dtypes_stays_in_float64() -> None:
-    for plain in (lambda x: x.float().sin(), lambda x: x.to(torch.bfloat16).sin().to(x.dtype)):
+    def by_complex_numbers(x: Tensor) -> Tensor:
+        return torch.view_as_real(x.to(torch.complex64)).sum(-1).sin()
+
+    for plain in (lambda x: x.float().sin(), lambda x: x.to(torch.bfloat16).sin().to(x.dtype), by_complex_numbers):
         assert held_against(torch.sin, plain, drawn(3)).verdict is Verdict.PASS
 
 

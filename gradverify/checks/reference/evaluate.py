@@ -96,7 +96,7 @@ def with_wide_inputs(reference: Problem) -> Problem:
 
 
 class _WithoutNarrowing(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Leaves numbers in float64 and complex128 in these dtypes where they are cast to narrower ones."""
+    """Casts numbers in float64 and complex128 to no narrower dtypes than these."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -111,7 +111,7 @@ class _WithoutNarrowing(TorchDispatchMode):  # type: ignore[no-untyped-call]
         target = given.get("dtype")
         narrows = target is not None and (target.is_floating_point or target.is_complex)
         if func is torch.ops.aten._to_copy.default and narrows and args[0].dtype in (torch.float64, torch.complex128):
-            given["dtype"] = args[0].dtype
+            given["dtype"] = torch.complex128 if target.is_complex else torch.float64
         return func(*args, **given)
 
 
