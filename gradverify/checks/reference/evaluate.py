@@ -107,8 +107,8 @@ class _WithoutNarrowing(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        given = dict(kwargs or {})
-        target = given.get("dtype")
+        given: dict[str, Any] = dict(kwargs or {})
+        target: Any = given.get("dtype")
         narrows = target is not None and (target.is_floating_point or target.is_complex)
         if func is torch.ops.aten._to_copy.default and narrows and args[0].dtype in (torch.float64, torch.complex128):
             given["dtype"] = torch.complex128 if target.is_complex else torch.float64
