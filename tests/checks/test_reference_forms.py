@@ -130,6 +130,45 @@ def test_saturated_inputs(dtype: torch.dtype) -> None:
         assert held_against(kernel(plain), plain, x).verdict is Verdict.PASS
 
 
+def fast(x: Tensor) -> Tensor:
+    return (1000 * x).sin()
+
+
+class Fast(Function):
+    """Times `factor`, the derivative of `fast`."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, factor: float) -> Tensor:
+        ctx.save_for_backward(x)
+        ctx.factor = factor
+        return fast(x)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
+        (x,) = ctx.saved_tensors
+        return ctx.factor * g * 1000 * (1000 * x).cos(), None
+
+
+@pytest.mark.parametrize("factor", [0.0, 1.0, 3.0])
+def test_a_tensor_that_rounding_may_change_by_its_size_is_no_pass(factor: float) -> None:
+    """Half an ulp of x in bfloat16 turns 1000 x by a whole turn."""
+    found = held_against(lambda x: Fast.apply(x, factor), fast, drawn(64, dtype=torch.bfloat16))
+    assert (found.verdict, codes(found)) == (Verdict.INCONCLUSIVE, ["GV701", "GV702"])
+    assert not any(finding.cause for finding in found.findings)
+    assert found.message.startswith("output cannot be judged: rounding in bfloat16 may change it by as much as it is")
+    exact = held_against(lambda x: Fast.apply(x, factor), fast, drawn(64, dtype=torch.float64))
+    assert exact.verdict is (Verdict.PASS if factor == 1.0 else Verdict.FAIL)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_a_gradient_that_is_zero_but_for_rounding_agrees(dtype: torch.dtype) -> None:
+    def shifted(x: Tensor, bias: Tensor) -> Tensor:
+        return functional.layer_norm((x + bias).float() if dtype is torch.bfloat16 else x + bias, (16,)).to(x.dtype)
+
+    found = held_against(shifted, shifted, drawn(8, 16, dtype=dtype), drawn(1, dtype=dtype, seed=1))
+    assert found.verdict is Verdict.PASS
+
+
 def test_an_overflow_that_the_reference_does_not_have() -> None:
     def naive(x: Tensor) -> Tensor:
         return x.exp() / x.exp().sum(-1, keepdim=True)

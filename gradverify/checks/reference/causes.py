@@ -23,7 +23,7 @@ from gradverify.core.model.problem import Named, Problem
 from gradverify.core.model.tape import Tape, record_all
 from gradverify.errors import EvaluationError
 from gradverify.evidence import Diagnose, Evidence, JacobianPair, undiagnosed
-from gradverify.result import Finding
+from gradverify.result import Finding, Verdict
 
 GRADIENT = "GV702"  # code of gradients that differ
 _ROWS, _ENTRIES = 256, 10_000  # outputs and entries of the largest Jacobian that is computed, one vjp per output
@@ -42,7 +42,7 @@ def with_causes(
     `reference` is in float64. Costs a vjp of both per output, or per weighted sum; nothing is added if user code
     raises.
     """
-    if diagnose is undiagnosed or all(finding.code != GRADIENT for finding in findings):
+    if diagnose is undiagnosed or not any(map(_is_wrong_gradient, findings)):
         return tuple(findings)
     try:
         tape, other = record_all(problem), by_inputs_of(problem, reference)
@@ -60,6 +60,10 @@ def with_causes(
     return tuple(findings)
 
 
+def _is_wrong_gradient(finding: Finding) -> bool:
+    return finding.code == GRADIENT and finding.verdict is Verdict.FAIL
+
+
 def _is_small(problem: Problem, tape: Tape) -> bool:
     rows, columns = outputs_in(tape), sum(coordinates_in(primal.tensor) for primal in problem.primals)
     return rows <= _ROWS and rows * columns <= _ENTRIES
@@ -67,7 +71,7 @@ def _is_small(problem: Problem, tape: Tape) -> bool:
 
 def _may_show(sums: Sums, problem: Problem, finding: Finding) -> bool:
     """True if no cause is known yet, and the slices summed over are not slices of the input too."""
-    if finding.code != GRADIENT or finding.cause:
+    if not _is_wrong_gradient(finding) or finding.cause:
         return False
     wrt = next(block for block in _inputs(problem) if block.name == finding.wrt)
     return sums.dimension is None or sums.shape[sums.dimension] not in wrt.shape
@@ -111,7 +115,7 @@ def _rows(backward: Backward) -> Tensor:
 def _with_cause(
     finding: Finding, backward: Backward, pair: JacobianPair, diagnose: Diagnose, note: str = ""
 ) -> Finding:
-    if finding.code != GRADIENT or finding.cause:
+    if not _is_wrong_gradient(finding) or finding.cause:
         return finding
     found = next(filter(None, map(diagnose, _evidence(finding, backward, pair))), None)
     if found is None:

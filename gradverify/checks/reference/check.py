@@ -31,6 +31,7 @@ from gradverify.checks.reference.findings import (
     excess,
     gradient_findings,
     limits,
+    lost_findings,
     output_findings,
     result_of,
     unjudged_findings,
@@ -156,6 +157,8 @@ def _against(problem: Problem, reference: Problem, tape: Tape, settings: Setting
         *with_advice(_worst_first(outputs, gradients, given, settings), outputs),
         *unjudged_findings(outputs, of_outputs=True),
         *unjudged_findings(gradients, of_outputs=False),
+        *lost_findings(outputs, precision.name, of_outputs=True),
+        *lost_findings(gradients, precision.name, of_outputs=False),
     )
     compared = (*outputs, *gradients)
     message = _summary(found, compared, reference.name, given)

@@ -33,6 +33,7 @@ class Compared:
     wrong: Tensor  # (n,) bool
     not_finite: Tensor  # (n,) bool, True where one of value and reference is finite and the other not
     unjudged: Tensor  # (n,) bool, True where the reference cannot judge: it is NaN, or not finite close by
+    lost: bool  # True if rounding explains errors as large as the tensor, for every cotangent
     cotangent: Tensor  # (n,) number of the cotangent that each entry is shown for
     factors: tuple[float, ...]  # common factor of the errors, for each cotangent
     by_factor: bool  # True if nothing is wrong but the common factor
@@ -96,6 +97,7 @@ def _compared(
         wrong=found.wrong,
         not_finite=found.not_finite,
         unjudged=found.unjudged,
+        lost=found.lost,
         cotangent=torch.full_like(found.wrong, cotangent, dtype=torch.int8),
         factors=(found.factor,),
         by_factor=found.by_factor,
@@ -132,6 +134,7 @@ def _worse(one: Compared, other: Compared) -> Compared:
         wrong=one.wrong | other.wrong,
         not_finite=one.not_finite | other.not_finite,
         unjudged=one.unjudged | other.unjudged,
+        lost=one.lost and other.lost,
         cotangent=pick(other.cotangent, one.cotangent),
         factors=(*one.factors, *other.factors),
         by_factor=bool(wrong) and all(wrong),

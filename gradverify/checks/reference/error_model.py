@@ -11,7 +11,7 @@ entries, as a Fourier transform does. Where the reference jumps at the point (`j
 A tensor is wrong if its largest error in units of s, the rms of all errors in units of s, or the common factor
 <error, reference> / <reference, reference> is more than F times what the nudges show. F is 4 for dtypes whose sums are
 accumulated in float32 and 64 for those accumulated in their own precision, where rounding grows as the square root of
-the number of terms.
+the number of terms. A tensor that zeros would agree with is not judged, unless it is zero but for rounding of float64.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from gradverify.checks.reference.magnitudes import (
     pooled,
     rms_of,
 )
+from gradverify.core.tuning import CANCELLATION_UNITS
 
 # Measured on right kernels, 55 in float32 and 57 in bfloat16: the largest errors were 27 and 2.6 times those of nudges.
 _FACTOR, _FACTOR_LOW = 64.0, 4.0
@@ -41,7 +42,7 @@ _MIXED = 0.25  # eps of the tensor's rms that every entry may be off by
 _SHARED = 2.0  # times the common factor that noisy arithmetic shows: it is a single sample
 _RMS = 0.5  # rms of errors in units of s that are allowed, times F: rounding to the dtype alone shows 0.58 at most
 TF32_EPS = 2.0**-10  # of the inputs of a matrix product in TF32
-_EPS32 = torch.finfo(torch.float32).eps
+_EPS32, _EPS64 = torch.finfo(torch.float32).eps, torch.finfo(torch.float64).eps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,10 +64,22 @@ class JudgedTensor:
     wrong: Tensor  # (n,) bool
     not_finite: Tensor  # (n,) bool, True where one of value and reference is finite and the other not
     unjudged: Tensor  # (n,) bool, True where the reference cannot judge: it is NaN, or not finite close by
+    lost: bool  # True if rounding explains errors as large as the tensor: zeros would not be wrong either
     factor: float  # common factor of the errors, <error, reference> / <reference, reference>
     by_factor: bool  # True if only the common factor is too large, and no single entry
     entry_limit: float  # relative error of an entry of median size that would be found
     factor_limit: float  # common factor that would be found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Errors:
+    """The errors of one tensor beside what is accepted."""
+
+    size: Tensor  # (n,)
+    allowed: Tensor  # (n,)
+    wrong: Tensor  # (n,) bool
+    factor: float  # common factor
+    by_factor: bool  # True if only the common factor is too large
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,11 +120,34 @@ def judge_tensor(sample: Sample, precision: Precision, terms: int) -> JudgedTens
     inside = replace(precision, least=precision.least / unit)
     size = moduli(judged.exact, judged.like)
     limits = _limits(judged, size, inside, terms)
-    error = judged.value - judged.exact
+    found = _errors(judged, judged.value, size, limits)
+    is_zero = largest_of(size) <= max(inside.least, CANCELLATION_UNITS * _EPS64 * _largest_noise(judged))
+    zeros = torch.zeros_like(judged.value)
+    lost = not is_zero and not bool(_errors(judged, zeros, size, limits).wrong.any())
+    nonzero, rounded = size > 0, _is_rounded(sample, limits, precision)
+    not_finite = differ_in_finiteness(sample, held, rounded)
+    return JudgedTensor(
+        error=(found.size * unit).masked_fill_(not_finite, math.inf),
+        allowed=found.allowed * unit,
+        ulps=(found.size / ulp(size, inside)).masked_fill_(not_finite, math.inf),
+        wrong=found.wrong | not_finite,
+        not_finite=not_finite,
+        unjudged=unknown & ~not_finite & ~rounded,
+        lost=lost,
+        factor=found.factor,
+        by_factor=found.by_factor,
+        entry_limit=median_of(limits.largest * limits.scale[nonzero] / size[nonzero]),
+        factor_limit=limits.factor,
+    )
+
+
+def _errors(judged: Sample, value: Tensor, size: Tensor, limits: _Limits) -> _Errors:
+    """Return the errors of `value`; `size` holds the magnitudes of the reference."""
+    error = value - judged.exact
     factor = common_factor(error.masked_fill(judged.jump > 0, 0.0), judged.exact)
     error = error.abs()
     ratio = error / limits.scale
-    allowed = limits.largest * torch.where(judged.value == 0, limits.scale_of_zeros, limits.scale)
+    allowed = limits.largest * torch.where(value == 0, limits.scale_of_zeros, limits.scale)
     wrong = error > allowed
     by_factor = False
     if not bool(wrong.any()):
@@ -121,20 +157,7 @@ def judge_tensor(sample: Sample, precision: Precision, terms: int) -> JudgedTens
         elif by_factor:
             allowed = limits.factor * size
             wrong = error > allowed
-    nonzero, rounded = size > 0, _is_rounded(sample, limits, precision)
-    not_finite = differ_in_finiteness(sample, held, rounded)
-    return JudgedTensor(
-        error=(error * unit).masked_fill_(not_finite, math.inf),
-        allowed=allowed * unit,
-        ulps=(error / ulp(size, inside)).masked_fill_(not_finite, math.inf),
-        wrong=wrong | not_finite,
-        not_finite=not_finite,
-        unjudged=unknown & ~not_finite & ~rounded,
-        factor=factor,
-        by_factor=by_factor,
-        entry_limit=median_of(limits.largest * limits.scale[nonzero] / size[nonzero]),
-        factor_limit=limits.factor,
-    )
+    return _Errors(size=error, allowed=allowed, wrong=wrong, factor=factor, by_factor=by_factor)
 
 
 def error_factor(precision: Precision, terms: int) -> float:
@@ -173,8 +196,7 @@ def _in_units_of_largest(sample: Sample, precision: Precision) -> tuple[Sample, 
 
     Noise may be far larger: the gradient by the logits of a saturated softmax is rounding alone, or underflows.
     """
-    noise = precision.eps * max(largest_of(sample.noisy), largest_of(sample.jittered))
-    largest = max(largest_of(sample.exact), noise)
+    largest = max(largest_of(sample.exact), precision.eps * _largest_noise(sample))
     unit = 2.0 ** math.frexp(largest)[1] / 2 if largest else 1.0
     scaled = replace(
         sample,
@@ -186,6 +208,11 @@ def _in_units_of_largest(sample: Sample, precision: Precision) -> tuple[Sample, 
         jump=sample.jump / unit,
     )
     return scaled, unit
+
+
+def _largest_noise(sample: Sample) -> float:
+    """Return the largest change by rounding, in units of its eps."""
+    return max(largest_of(sample.noisy), largest_of(sample.jittered))
 
 
 def _limits(sample: Sample, size: Tensor, precision: Precision, terms: int) -> _Limits:

@@ -95,6 +95,22 @@ def unjudged_findings(found: Sequence[Compared], *, of_outputs: bool, other: Oth
                 )
 
 
+def lost_findings(found: Sequence[Compared], precision: str, *, of_outputs: bool) -> Iterator[Finding]:
+    """Yield an inconclusive finding for each output, or gradient by an input, that rounding may change entirely."""
+    for each in found:
+        if each.lost and not bool((each.wrong | each.unjudged).any()):
+            name = each.named.name if of_outputs else f"the gradient by {each.named.name}"
+            yield Finding(
+                code="GV701" if of_outputs else "GV702",
+                verdict=Verdict.INCONCLUSIVE,
+                of=each.named.name if of_outputs else None,
+                wrt=None if of_outputs else each.named.name,
+                message=f"{name} cannot be judged: rounding in {precision} may change it by as much as it is, and "
+                "zeros would pass too; smaller or other inputs tell more",
+                total=each.wrong.numel(),
+            )
+
+
 def excess(finding: Finding) -> float:
     """Sort key: the finding with the largest error beside what is allowed first, those without elements last."""
     if not finding.elements:
