@@ -21,6 +21,8 @@ from gradverify.author.recording.sizes import Named, Sizes, named_sizes
 
 MOST_RECORDED = 3  # cases at recorded sizes
 _DEFAULT_DTYPE = "float64"
+NARROW = ("bfloat16", "float16")  # differences of a forward in these show little
+_COMPARED = ("reference", "contract")  # checks of a case in them
 _LONG = 600  # seconds for a case that takes long
 
 
@@ -36,6 +38,7 @@ class Plan:
     why_not_recorded: str = ""  # why they are none
     patient: bool = False  # the recorded sizes take long
     draft: str = ""  # why the document is only a draft
+    compared: frozenset[str] = frozenset()  # narrow dtypes in which torch's own derivative can be compared with
     files: Mapping[tuple[int, str], str] | None = None  # of kept values, by number of the signature and input
 
 
@@ -56,7 +59,7 @@ def document_of(group: Group, plan: Plan) -> dict[str, Any]:
         "devices": None if device == "cpu" else [device],
     }
     if len(named) == 1 and not single.get("inputs"):
-        keys |= {"dtypes": single.get("dtypes"), "timeout": single.get("timeout")}
+        keys |= {key: single.get(key) for key in ("dtypes", "checks", "timeout")}
     elif named:
         keys["cases"] = named
     return _without_unused_dims({key: value for key, value in keys.items() if value is not None})
@@ -171,10 +174,12 @@ def _recorded_cases(group: Group, plan: Plan) -> dict[str, Any]:
     """Return the cases at recorded sizes: those called most, each with all dtypes that it was called with."""
     merged: dict[str, dict[str, Any]] = {}
     for number, signature in enumerate(group.signatures):
+        dtype = case_dtype(signature)
         keys = _recorded_case(group, plan, number)
-        dtypes = [case_dtype(signature)]
-        found = merged.setdefault(repr(keys), {**keys, "dtypes": []})
-        found["dtypes"] += [dtype for dtype in dtypes if dtype not in found["dtypes"]]
+        checks = {"checks": list(_COMPARED)} if dtype in plan.compared else {}
+        found = merged.setdefault(repr((keys, checks)), {**keys, "dtypes": [], **checks})
+        if dtype not in found["dtypes"]:
+            found["dtypes"].append(dtype)
     kept = [keys for keys in merged.values() if not _is_small(keys, plan)][:MOST_RECORDED]
     for keys in kept:
         if keys["dtypes"] == [_DEFAULT_DTYPE]:

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
-from gradverify.author.recording.documents import Plan, as_draft, case_dtype, document_of, double_of
+from gradverify.author.recording.documents import NARROW, Plan, as_draft, case_dtype, document_of, double_of
 from gradverify.author.recording.groups import Group, is_differentiable, tensors_of, why_no_word
 from gradverify.author.recording.sizes import smaller_sizes
 from gradverify.problem import OUT_OF_TIME, ran_out_of_time
-from gradverify.result import CaseResult, Verdict, without_output
+from gradverify.result import CaseResult, CheckResult, Verdict, without_output
 from gradverify.run.options import RunOptions
 from gradverify.run.session import run_cases
 from gradverify.run.task import Engine
@@ -22,6 +22,7 @@ from gradverify.spec.read import read_spec
 from gradverify.spec.write import document_text
 
 _CHECKS = ("gradcheck",)  # tells whether forward and backward run, and whether the values are any use
+_REFERENCE = "reference"  # tells whether torch's own derivative of the forward serves in place of differences
 _TIMEOUT = 20.0  # seconds for one try
 _SHORT = 5.0  # seconds for a try at recorded sizes; a case that takes longer gets more time than others
 _EVALUATIONS = 20  # in a Jacobian too large to write down
@@ -142,14 +143,18 @@ def _drop_recorded_that_do_not_run(searches: Sequence[_Search], folders: Sequenc
             search.chosen = replace(search.chosen, patient=True)
         elif isinstance(result, str) or result.verdict is Verdict.ERROR:
             search.chosen = replace(search.chosen, recorded=False, why_not_recorded=why)
+        elif result.dtype in NARROW and any(map(_is_compared, result.checks)):
+            search.chosen = replace(search.chosen, compared=search.chosen.compared | {result.dtype})
 
-    _run(texts, judge, engine, timeout=2 * _SHORT)
+    _run(texts, judge, engine, checks=(*_CHECKS, _REFERENCE), timeout=2 * _SHORT)
 
 
 def _run(
     texts: Mapping[int, tuple[str, Path]],
     judge: Callable[[int, CaseResult | str], None],
     engine: Engine,
+    *,
+    checks: Sequence[str] = _CHECKS,
     timeout: float = _TIMEOUT,
 ) -> None:
     """Run the cases of documents and have each judged. Raises KeyboardInterrupt."""
@@ -160,7 +165,7 @@ def _run(
         specs += reading.specs
         for error in reading.errors[:1]:
             judge(number, str(error.problem))
-    asked = Overrides(checks=_CHECKS, timeout=timeout, max_evaluations=_EVALUATIONS)
+    asked = Overrides(checks=tuple(checks), timeout=timeout, max_evaluations=_EVALUATIONS)
     cases = expand(specs, asked)
     outcome = run_cases(cases, specs, RunOptions(keep_going=True), lambda _: None, engine=engine)
     for error in outcome.errors:
@@ -169,6 +174,11 @@ def _run(
         judge(int(result.spec), result)
     if outcome.interrupted:
         raise KeyboardInterrupt
+
+
+def _is_compared(check: CheckResult) -> bool:
+    """True if a check compared with torch's own derivative, since no reference is given."""
+    return check.check == _REFERENCE and check.verdict in _USEFUL
 
 
 def _is_late(result: CaseResult) -> bool:

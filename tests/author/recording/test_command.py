@@ -54,6 +54,7 @@ class Data(torch.utils.data.Dataset):
 def main():
     for n in (50, 70):
         power(real(n, 2 * n), 2).sum().backward()
+    power(real(50, 30).to(torch.bfloat16), 5)
     Lookup.apply(real(30, 8), torch.randint(0, 30, (40,)))
     Join.apply(0, real(20, 9), real(11, 9))
     Spread.apply(real(1, 50), torch.Size([70, 50]), torch.float32)
@@ -103,7 +104,7 @@ def test_files_are_named_after_modules_and_functions(recorded: Ran) -> None:
     files = sorted(str(path.relative_to(recorded.folder / "specs")) for path in recorded.folder.rglob("*.yaml"))
     names = ("Configured", "Grouped", "Join", "Lookup", "Power", "Spread", "total", "twice")
     assert files == [*(f"ops/{name}.yaml" for name in names), "train/Here.yaml"]
-    assert "recorded 15 calls of 9 Functions, specs in specs\n" in recorded.err
+    assert "recorded 16 calls of 9 Functions, specs in specs\n" in recorded.err
     assert "    draft: `options` is a object, which YAML has no word for\n" in recorded.err
 
 
@@ -134,7 +135,15 @@ def test_sizes_that_must_be_divisible_stay_so(recorded: Ran) -> None:
 @of_one_recording
 def test_calls_of_child_processes_are_recorded(recorded: Ran) -> None:
     exponents = {document["inputs"]["exponent"]: document for document in recorded.spec("ops/Power")}
-    assert set(exponents) == {2, 3, 4}  # called in the command, a subprocess that ends at once, a forked loader
+    assert set(exponents) == {2, 3, 4, 5}  # called in the command, a subprocess that ends at once, a forked loader
+
+
+@of_one_recording
+def test_low_precision_is_compared_with_torchs_own_derivative(recorded: Ran) -> None:
+    (narrow,) = (each for each in recorded.spec("ops/Power") if each["inputs"]["exponent"] == 5)
+    checks = ["reference", "contract"]  # differences of a forward in bfloat16 show little
+    assert narrow["cases"]["recorded"] == {"dims": {"n": 50, "d": 30}, "dtypes": ["bfloat16"], "checks": checks}
+    assert narrow["cases"]["small"] == {}
 
 
 @of_one_recording

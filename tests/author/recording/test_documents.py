@@ -47,10 +47,10 @@ def group_of(*signatures: Signature) -> Group:
     return group
 
 
-def text_of(group: Group, *, attempt: int = 0, dtype: str = "float64") -> str:
+def text_of(group: Group, *, attempt: int = 0, dtype: str = "float64", compared: frozenset[str] = frozenset()) -> str:
     """Return the document with the small sizes of an attempt."""
     named, small = next(islice(smaller_sizes(group, named_sizes(group)), attempt, None))
-    plan = replace(first_plan(group, "ops:F"), named=named, small=small, dtype=dtype)
+    plan = replace(first_plan(group, "ops:F"), named=named, small=small, dtype=dtype, compared=compared)
     return document_text(document_of(group, plan))
 
 
@@ -96,6 +96,13 @@ def test_small_sizes_never_grow() -> None:
 def test_dtypes_of_one_size_are_one_case() -> None:
     group = group_of(signature(2, x=tensor(9)), signature(1, x=tensor(9, dtype="bfloat16")))
     assert "  recorded: {dims: {n: 9}, dtypes: [float32, bfloat16]}\n" in text_of(group)
+
+
+def test_checks_of_low_precision_make_a_case_of_their_own() -> None:
+    group = group_of(signature(2, x=tensor(9)), signature(1, x=tensor(9, dtype="bfloat16")))
+    text = text_of(group, compared=frozenset({"bfloat16"}))
+    assert "  recorded: {dims: {n: 9}, dtypes: [float32]}\n" in text
+    assert "  recorded-2: {dims: {n: 9}, dtypes: [bfloat16], checks: [reference, contract]}\n" in text
 
 
 def test_mixed_dtypes_and_layouts_belong_to_the_recorded_case() -> None:
