@@ -35,7 +35,7 @@ MAY_IMPORT = {
     "concern": GROUND | {"spec"},
     "run": GROUND | {"interception", "evidence", "core", "sampling", "checks", "diagnosis", "exploration", "spec"},
     "report": GROUND | {"spec"},
-    "author": GROUND | {"core", "spec", "run"},
+    "author": GROUND | {"core", "checks", "spec", "run"},
     "api": GROUND | {"evidence", "run", "report", "author", "core", "checks", "exploration"},
     "cli": GROUND | {"run", "report", "spec", "baseline", "concern", "author", "api"},
     "testing": GROUND | {"run", "report", "spec", "author"},

@@ -11,6 +11,8 @@ import torch
 
 from gradverify.author.inferring.model import Question
 from gradverify.case import Case
+from gradverify.checks.contract.nodes import custom_nodes, recorded_exchanges
+from gradverify.checks.contract.returned import is_summed
 from gradverify.core.model.limits import Deadline
 from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import Rejected, record, vjp
@@ -31,8 +33,9 @@ class Tried:
     ran: bool  # forward and backward ran, and their numbers are finite
     gradients: int = 0  # inputs that get one
     without: int = 0  # tensors of numbers that get none
+    fits: bool = True  # False if autograd sums a gradient that has more entries than its input
     finite: bool = True  # False if both ran, but not all numbers are finite
-    rejected: bool = False  # forward ran, and autograd refuses what backward returned
+    rejected: bool = False  # autograd refuses what backward returned, and forward did not broadcast its inputs
     why: str = ""  # what was wrong, as a predicate
 
     @property
@@ -55,8 +58,7 @@ def attempt(
     except BadValueError as error:
         return Tried(ran=False, why=f"gradverify refused: {error}")
     except EvaluationError as error:
-        rejected = isinstance(error, Rejected)
-        return Tried(ran=False, rejected=rejected, why=f"{error.stage} raised {_text(error.original)}")
+        return Tried(ran=False, why=f"{error.stage} raised {_text(error.original)}")
     except (GradverifyError, LoadError) as error:
         return Tried(ran=False, why=f"raised {_text(error)}")
     except BaseException as error:
@@ -86,14 +88,24 @@ def _differentiated(problem: Problem) -> Tried:
         return Tried(ran=False, why="returned no tensor with a gradient")
     if not 0 < sum(output.numel() for output in outputs) <= _MOST_OUTPUTS:
         return Tried(ran=False, why="returned no entries, or too many")
-    with torch.no_grad():
-        found = vjp(problem, tape, [torch.ones_like(output) for output in outputs])
+    with torch.no_grad(), recorded_exchanges(custom_nodes(tape)) as exchanges:
+        try:
+            found = vjp(problem, tape, [torch.ones_like(output) for output in outputs])
+        except Rejected as error:
+            is_broadcast = max(output.dim() for output in outputs) > max(each.tensor.dim() for each in problem.primals)
+            return Tried(ran=False, rejected=not is_broadcast, why=f"{error.stage} raised {_text(error.original)}")
     gradients = [each for each in found if each is not None]
     if not gradients:
         return Tried(ran=False, why="returned no gradient")
     finite = all(bool(each.isfinite().all()) for each in (*outputs, *gradients))
-    why = "" if finite else "returned numbers that are not finite"
-    return Tried(ran=finite, finite=finite, gradients=len(gradients), without=len(found) - len(gradients), why=why)
+    return Tried(
+        ran=finite,
+        gradients=len(gradients),
+        without=len(found) - len(gradients),
+        fits=not any(map(is_summed, exchanges)),
+        finite=finite,
+        why="" if finite else "returned numbers that are not finite",
+    )
 
 
 def _text(error: BaseException) -> str:

@@ -38,12 +38,13 @@ class Success:
     inputs: Inputs  # with sizes by name
     table: Mapping[str, int]  # the sizes
     score: int
+    fits: bool  # True if every gradient has the shape of its input
     is_whole: bool  # True if every tensor of numbers gets a gradient
 
     @property
     def has_dimensions(self) -> bool:
         """True if some tensor has dimensions."""
-        return any(each.get("shape") for value in self.inputs.values() for each in _tensors(value))
+        return any(each["shape"] for each in _shaped(self.inputs))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -116,7 +117,7 @@ def _search_at(
         first = record.best is None
         _try_with_values(inputs, table, attempt, record)
         if record.best is not None:
-            if record.best.score >= most and record.best.is_whole:
+            if record.best.score >= most and record.best.is_whole and record.best.fits:
                 return
             left = _MORE if first else left
 
@@ -127,8 +128,8 @@ def _try_with_values(inputs: Inputs, table: Mapping[str, int], attempt: Try, rec
         varied = {name: _with_values(value, values) for name, value in inputs.items()}
         tried = attempt(varied, table)
         record.tries += 1
-        if tried.ran and (record.best is None or tried.score > record.best.score):
-            record.best = _success(varied, table, tried)
+        if tried.ran:
+            record.best = _better(record.best, _success(varied, table, tried))
         if tried.rejected and record.rejected is None:
             refused = _success(varied, table, tried)
             record.rejected = refused if refused.has_dimensions else None
@@ -140,7 +141,25 @@ def _try_with_values(inputs: Inputs, table: Mapping[str, int], attempt: Try, rec
 
 
 def _success(inputs: Inputs, table: Mapping[str, int], tried: Tried) -> Success:
-    return Success(inputs=inputs, table=table, score=tried.score, is_whole=tried.without == 0)
+    return Success(inputs=inputs, table=table, score=tried.score, fits=tried.fits, is_whole=tried.without == 0)
+
+
+def _better(best: Success | None, other: Success) -> Success:
+    """Return the inputs that show more; if both show the same, those that forward need not broadcast.
+
+    Those have more dimensions: with fewer in the other inputs, a sum that backward leaves to autograd would not show.
+    """
+    if best is None or other.score != best.score:
+        return other if best is None or other.score > best.score else best
+    is_larger = all(
+        len(one["shape"]) <= len(another["shape"])
+        for one, another in zip(_shaped(best.inputs), _shaped(other.inputs), strict=False)
+    )
+    return other if other.fits and not best.fits and is_larger else best
+
+
+def _shaped(inputs: Inputs) -> list[Mapping[str, Any]]:
+    return [each for value in inputs.values() for each in _tensors(value) if "shape" in each]
 
 
 def _tensors(value: Any) -> list[Mapping[str, Any]]:

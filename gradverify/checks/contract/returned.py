@@ -75,11 +75,20 @@ def _rejected(exchange: Exchange, error_line: str) -> Iterator[Finding]:
             yield failure("GV312", f"{place}: returns {shapes}, and autograd rejects it")
 
 
-def _compared(exchange: Exchange) -> Iterator[Finding]:
+def is_summed(exchange: Exchange) -> bool:
+    """True if autograd sums a gradient to the shape of its input."""
+    return any(gradient.shape != slot.shape for slot, gradient in _gradients(exchange))
+
+
+def _gradients(exchange: Exchange) -> Iterator[tuple[Slot, Tensor]]:
     for slot in exchange.slots:
         gradient: Any = exchange.returned[slot.place] if slot.place < len(exchange.returned) else None
-        if not isinstance(gradient, Tensor):
-            continue
+        if isinstance(gradient, Tensor):
+            yield slot, gradient
+
+
+def _compared(exchange: Exchange) -> Iterator[Finding]:
+    for slot, gradient in _gradients(exchange):
         place = f"backward of {class_of(exchange.node).__name__}, argument {slot.place}"
         if gradient.shape != slot.shape:
             shapes = f"a gradient of shape {list(gradient.shape)} for an input of shape {list(slot.shape)}"
