@@ -167,7 +167,7 @@ def _batch(subject: Subject, dimensions: Dimensions, entries: Sequence[Relay], l
     with torch.enable_grad():
         outputs = _vmapped(function, dimensions, leaves)
     named = tuple(Named(name=o.name, tensor=t) for o, t in zip(subject.tape.outputs, outputs, strict=True))
-    tape = Tape(leaves=tuple(leaves), outputs=named, passing=subject.tape.passing)
+    tape = Tape(leaves=tuple(leaves), outputs=named, copied=subject.tape.copied)
     cotangents = [torch.stack([cotangent] * len(entries)) for cotangent in subject.cotangents]
     found = outputs_of(tape)
     if any(output.shape != cotangent.shape for output, cotangent in zip(outputs, cotangents, strict=True)):

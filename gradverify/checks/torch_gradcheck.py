@@ -42,8 +42,10 @@ def _run(name: str, check: Callable[..., bool], problem: Problem, settings: Sett
     inputs = tuple(fresh(primal.tensor).requires_grad_() for primal in problem.primals)
 
     def function(*tensors: Tensor) -> tuple[Tensor, ...]:
-        graph = torch.is_grad_enabled()
-        outputs = call_on_leaves(problem, tensors, tape.passing) if graph else call(problem, [*map(fresh, tensors)])
+        if torch.is_grad_enabled():
+            outputs = call_on_leaves(problem, tensors, copied=tape.copied)
+        else:
+            outputs = call(problem, [fresh(tensor) for tensor in tensors])
         return tuple(output.tensor for output in outputs)
 
     with warnings.catch_warnings():

@@ -57,8 +57,8 @@ def _aliased(subject: Subject, points: list[Tensor], first: int, second: int) ->
     leaves = [fresh(point).requires_grad_() for point in points]
     leaves[second] = leaves[first]
     with torch.enable_grad():
-        outputs = call_on_leaves(subject.problem, leaves, subject.tape.passing)
-    return Tape(leaves=tuple(leaves), outputs=judged_outputs(subject, outputs), passing=subject.tape.passing)
+        outputs = call_on_leaves(subject.problem, leaves, copied=subject.tape.copied)
+    return Tape(leaves=tuple(leaves), outputs=judged_outputs(subject, outputs), copied=subject.tape.copied)
 
 
 def _gradient_of_alias(subject: Subject, tape: Tape, first: int) -> Tensor:

@@ -33,7 +33,7 @@ def run_forward(subject: Subject) -> ForwardRun:
         before = tuple(snapshot(tensor) for tensor in tensors)
         nodes = tuple(tensor.grad_fn for tensor in tensors)
         outputs = call(subject.problem, tensors)
-    tape = Tape(leaves=leaves, outputs=judged_outputs(subject, outputs), passing=subject.tape.passing)
+    tape = Tape(leaves=leaves, outputs=judged_outputs(subject, outputs), copied=subject.tape.copied)
     return ForwardRun(tape=tape, tensors=tensors, before=before, nodes=nodes, outputs=outputs)
 
 

@@ -105,11 +105,11 @@ def graph_with_leaves(subject: Subject, points: Sequence[Tensor], wanted: Sequen
     """
     inputs = [fresh(point).requires_grad_(number in wanted) for number, point in enumerate(points)]
     with torch.enable_grad():
-        outputs = call_on_leaves(subject.problem, inputs, subject.tape.passing)
+        outputs = call_on_leaves(subject.problem, inputs, copied=subject.tape.copied)
     return Tape(
         leaves=tuple(inputs[number] for number in wanted),
         outputs=judged_outputs(subject, outputs),
-        passing=subject.tape.passing,
+        copied=subject.tape.copied,
     )
 
 

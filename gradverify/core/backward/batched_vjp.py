@@ -77,9 +77,7 @@ def _with_known_vjp(backward: Backward, cotangents: Tensor, only: slice) -> Tens
         backward.batched.trusted = False
         return None
     vjps, repeated, expected = found[:-1], found[-1], expected[only]
-    rounding = max(
-        LAST_DIGITS, SUM_UNITS * max(torch.finfo(primal.tensor.dtype).eps for primal in backward.problem.primals)
-    )
+    rounding = max(LAST_DIGITS, SUM_UNITS * backward.problem.eps)
     agrees = torch.equal(repeated, expected) or all_set(
         (repeated - expected).abs_() <= vjps.abs().sum(dim=0).mul_(rounding)
     )

@@ -73,8 +73,7 @@ def first_direction(sampled: Sampler, lengths: LengthScales, seed: int) -> Tenso
 
     It is longer if the inputs' own dtypes cannot resolve the usual spacing.
     """
-    coarsest = max(torch.finfo(primal.tensor.dtype).eps for primal in sampled.problem.primals)
-    return direction_of(lengths, seed) * -max(_SPACING, 8 * coarsest)
+    return direction_of(lengths, seed) * -max(_SPACING, 8 * sampled.problem.eps)
 
 
 def noise_from_samples(sampled: Sampler, direction: Tensor, samples: Tensor) -> Noise:

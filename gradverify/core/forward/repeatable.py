@@ -17,12 +17,11 @@ from gradverify.core.model.coordinates import Block
 from gradverify.core.model.generators import forward_seed, generators_unused, random_magnitudes, seed_everywhere
 from gradverify.core.model.limits import HELD
 from gradverify.core.model.magnitudes import all_set, identical
-from gradverify.core.model.problem import Primal, Problem
+from gradverify.core.model.problem import NARROW, Primal, Problem
 from gradverify.core.model.tape import Tape, record
 from gradverify.core.tuning import INPUT_EPS
 from gradverify.errors import EvaluationError
 
-_NARROW = (torch.bfloat16, torch.float16, torch.float32)
 _BACK, _ON = 0.49, 0.51  # of the gap to the next number: the first rounds back, the second to the next
 _PERTURBED = 0.5  # probability that an entry is perturbed in a trial
 _TRIALS, _OF_FEW, _FEW = 4, 24, 16  # trials at each of three points: 4, or 24 with fewer than 16 outputs
@@ -76,7 +75,7 @@ def as_rounded(steady: Repeatable, sampled: Sampler) -> Repeatable | None:
 def in_double(steady: Repeatable) -> Repeatable:
     """Return the problem with its forward sampled in float64, or unchanged if that is not possible."""
     dtypes = frozenset(primal.tensor.dtype for primal in steady.problem.primals)
-    if not dtypes or not dtypes <= set(_NARROW):
+    if not dtypes or not dtypes <= set(NARROW):
         return steady
     eps = max(map(_eps, dtypes))
     for function in (steady.problem.function, steady.problem.finer):
@@ -96,11 +95,11 @@ def _repeats(sampled: Sampler) -> bool:
 def _insensitive_inputs(sampled: Sampler) -> Iterator[Block]:
     """Yield the inputs, near the point, that may move by half a gap of float32 without any effect on the outputs.
 
-    They move from numbers that each of `_NARROW` holds exactly, and so would be rounded back to them. Costs a forward
+    They move from numbers that each of `NARROW` holds exactly, and so would be rounded back to them. Costs a forward
     per input, and one.
     """
     start = sampled.point
-    for dtype in _NARROW:
+    for dtype in NARROW:
         start = start.to(dtype)
     start = start.to(torch.float64)
     moved = start + _BACK * _gap_to_next(start, torch.float32)
@@ -117,7 +116,7 @@ def _rounded_to(sampled: Sampler, block: Block) -> torch.dtype | None:
     own = sampled.problem.primals[block.tensor].tensor.dtype
     if not own.is_floating_point:
         return None
-    return next((dtype for dtype in _NARROW if _eps(dtype) > _eps(own) and _rounds(sampled, block, dtype)), None)
+    return next((dtype for dtype in NARROW if _eps(dtype) > _eps(own) and _rounds(sampled, block, dtype)), None)
 
 
 def _rounds(sampled: Sampler, block: Block, dtype: torch.dtype) -> bool:
@@ -204,7 +203,7 @@ def _unit(sampled: Sampler, dtype: torch.dtype) -> Tensor:
     unit = sampled.unit.clone()
     for block in sampled.outputs:
         values = sampled.value[block.coordinates]
-        exact = [each for each in _NARROW if _eps(each) <= _eps(dtype) and identical(values.to(each).double(), values)]
+        exact = [each for each in NARROW if _eps(each) <= _eps(dtype) and identical(values.to(each).double(), values)]
         if exact:
             unit[block.coordinates] = torch.maximum(unit[block.coordinates], unit.new_tensor(_eps(exact[0]) / 2))
     return unit

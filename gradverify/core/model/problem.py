@@ -23,7 +23,7 @@ from gradverify.core.model.tensor_kinds import (
 )
 from gradverify.errors import USER_ERRORS, EvaluationError
 
-_COARSE = {torch.float16, torch.bfloat16, torch.float32}
+NARROW = (torch.bfloat16, torch.float16, torch.float32)  # dtypes with fewer digits than float64, coarsest first
 Projection = Callable[[Tensor], Tensor]
 
 
@@ -79,6 +79,11 @@ class Problem:
     meter: Meter = field(default_factory=Meter)
     deadline: Deadline | None = None  # user code is not called after it; None for no limit
 
+    @property
+    def eps(self) -> float:
+        """Largest eps of the primals' dtypes."""
+        return max(torch.finfo(primal.tensor.dtype).eps for primal in self.primals)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Named:
@@ -124,7 +129,7 @@ def bind(
     called = name or _name_of(function)
     function = _late_bound(function)
     of_primals = function if plain else with_arguments(values)  # the arguments are the primals, in order
-    coarse = any(isinstance(entry.value, Tensor) and entry.value.dtype in _COARSE for entry in bound)
+    coarse = any(isinstance(entry.value, Tensor) and entry.value.dtype in NARROW for entry in bound)
     finer = with_arguments([map_tensors(value, _in_float64) for value in values]) if coarse else None
     return Problem(
         name=called, function=of_primals, primals=primals, bound=bound, outputs=outputs, seed=seed, finer=finer
@@ -243,7 +248,7 @@ def _argument_for(tensor: Tensor, replacements: Iterator[Tensor]) -> Tensor:
 
 
 def _in_float64(tensor: Tensor) -> Tensor:
-    unchanged = tensor.requires_grad or tensor.dtype not in _COARSE or tensor.is_mkldnn or is_special(tensor)
+    unchanged = tensor.requires_grad or tensor.dtype not in NARROW or tensor.is_mkldnn or is_special(tensor)
     return tensor if unchanged else tensor.double()
 
 

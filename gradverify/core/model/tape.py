@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
 from typing import Any
 
 import torch
@@ -33,13 +32,6 @@ class Rejected(EvaluationError):
     """Autograd rejected the result of backward: a wrong shape or number of gradients, or not a gradient at all."""
 
 
-class Passing(Enum):
-    """How leaves are passed to the forward."""
-
-    DIRECT = "direct"
-    COPIES = "copies"  # differentiable copies, if the forward overwrites its inputs: autograd forbids that for leaves
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tape:
     """One forward and its recorded graph."""
@@ -47,7 +39,7 @@ class Tape:
     leaves: tuple[Tensor, ...]  # one per primal, requiring grad
     outputs: tuple[Named, ...]  # the outputs verified
     cut_off: tuple[str, ...] = ()  # names of the other outputs, which have no graph
-    passing: Passing
+    copied: bool  # True if forward overwrites its inputs and so gets copies; it must not overwrite leaves
     shapes: tuple[torch.Size, ...] = ()  # shapes of the outputs when they were recorded
     nodes: tuple[Any, ...] = ()  # grad_fn of each output when it was recorded
 
@@ -68,8 +60,8 @@ def record(problem: Problem) -> Tape:
 
 def record_all(problem: Problem) -> Tape:
     """Run the forward as `record` does and keep every output, with or without a graph; raises EvaluationError."""
-    leaves, outputs, passing = _run(problem)
-    return _with_outputs(Tape(leaves=leaves, outputs=(), passing=passing), outputs)
+    leaves, outputs, copied = _run(problem)
+    return _with_outputs(Tape(leaves=leaves, outputs=(), copied=copied), outputs)
 
 
 def is_intact(tape: Tape) -> bool:
@@ -81,9 +73,9 @@ def is_intact(tape: Tape) -> bool:
     )
 
 
-def call_on_leaves(problem: Problem, leaves: Sequence[Tensor], passing: Passing) -> tuple[Named, ...]:
+def call_on_leaves(problem: Problem, leaves: Sequence[Tensor], *, copied: bool) -> tuple[Named, ...]:
     """Run the forward on leaves that require grad, or on differentiable copies of them."""
-    return call(problem, [leaf.clone() for leaf in leaves] if passing is Passing.COPIES else leaves)
+    return call(problem, [leaf.clone() for leaf in leaves] if copied else leaves)
 
 
 def vjp(problem: Problem, tape: Tape, cotangents: Sequence[Tensor]) -> tuple[Tensor | None, ...]:
@@ -170,7 +162,7 @@ def vjp_problem(problem: Problem, tape: Tape, seed: int) -> Problem:
         primals = tensors[:primal_count]
         points = [tensor if tensor.requires_grad else tensor.detach().requires_grad_() for tensor in primals]
         with torch.enable_grad():
-            found = {output.name: output.tensor for output in call_on_leaves(problem, points, tape.passing)}
+            found = {output.name: output.tensor for output in call_on_leaves(problem, points, copied=tape.copied)}
         outputs = [found[name] for name in names]
         grads = vjp_of(problem, points, outputs, tensors[primal_count:], differentiable=differentiable)
         return {
@@ -219,16 +211,16 @@ def _accumulated(
             leaf.grad = None
 
 
-def _run(problem: Problem) -> tuple[tuple[Tensor, ...], tuple[Named, ...], Passing]:
-    for passing in Passing:
+def _run(problem: Problem) -> tuple[tuple[Tensor, ...], tuple[Named, ...], bool]:
+    for copied in (False, True):
         leaves = tuple(fresh(primal.tensor).requires_grad_() for primal in problem.primals)
         try:
             with torch.enable_grad():
-                return leaves, call_on_leaves(problem, leaves, passing), passing
+                return leaves, call_on_leaves(problem, leaves, copied=copied), copied
         except EvaluationError as error:
-            if passing is Passing.COPIES or not _overwrites_leaf(error.original):
+            if copied or not _overwrites_leaf(error.original):
                 raise
-    raise AssertionError("the last way of passing leaves returns or raises")
+    raise AssertionError("the call with copies returns or raises")
 
 
 def _with_outputs(tape: Tape, outputs: tuple[Named, ...]) -> Tape:

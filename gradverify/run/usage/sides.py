@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.model.problem import Meter, Problem, fresh
-from gradverify.core.model.tape import Passing, Tape, call_on_leaves, record_all
+from gradverify.core.model.tape import Tape, call_on_leaves, record_all
 from gradverify.interception import plain_forwards
 
 
@@ -20,7 +20,7 @@ class Side:
 
     problem: Problem
     names: frozenset[str]  # inputs that it is differentiated by
-    passing: Passing
+    copied: bool  # see `Tape`
     running: Callable[[], AbstractContextManager[None]]  # entered around every call
     plain: bool = False  # True if its graph is to hold no hand-written Function
 
@@ -47,9 +47,9 @@ def new_leaves(side: Side) -> tuple[Tensor, ...]:
 def run_forward(side: Side, leaves: Sequence[Tensor]) -> Tape:
     """Return the outputs that have a graph; raises EvaluationError."""
     with torch.enable_grad(), side.running():
-        outputs = call_on_leaves(side.problem, leaves, side.passing)
+        outputs = call_on_leaves(side.problem, leaves, copied=side.copied)
     connected = tuple(output for output in outputs if output.tensor.requires_grad)
-    return Tape(leaves=tuple(leaves), outputs=connected, passing=side.passing)
+    return Tape(leaves=tuple(leaves), outputs=connected, copied=side.copied)
 
 
 def run_backward(side: Side, tape: Tape, cotangents: Sequence[Tensor]) -> tuple[Tensor | None, ...]:
@@ -68,6 +68,6 @@ def ones_for(tape: Tape) -> list[Tensor]:
 def _side(problem: Problem, measured: Problem, running: Callable[[], AbstractContextManager[None]]) -> Side:
     uncounted = replace(measured, meter=Meter())
     with running():
-        passing = record_all(uncounted).passing
+        copied = record_all(uncounted).copied
     names = frozenset(primal.name for primal in problem.primals)
-    return Side(problem=uncounted, names=names, passing=passing, running=running)
+    return Side(problem=uncounted, names=names, copied=copied, running=running)
