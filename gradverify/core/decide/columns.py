@@ -10,7 +10,7 @@ from torch import Tensor
 from gradverify.core.decide.backward_rounding import excuse_backward_rounding
 from gradverify.core.decide.compare import differs_clearly
 from gradverify.core.decide.context import JudgingContext, focused
-from gradverify.core.decide.directional_sums import are_smooth, columns_do_not_add_up, confirmed_along_line
+from gradverify.core.decide.directional import are_smooth, columns_do_not_add_up, confirmed_along_line
 from gradverify.core.decide.ladder import DEPTH, judge_by_ladder, judge_by_largest_steps
 from gradverify.core.decide.oblique_kinks import excuse_oblique
 from gradverify.core.decide.screen import Look, Screened, joined_looks, screen
@@ -115,44 +115,68 @@ def _stages(
 ) -> Iterator[tuple[Judged, Tensor]]:
     """Yield the verdicts after each stage, with the mask of entries (C, m) for later ones; the other verdicts stand.
 
-    One ladder along a line that moves all columns judges all clear mismatches. A sample of them is judged by the ladder
-    of each column where the line does not confirm them, and by the excuses. If all of the sample stay mismatches, the
-    others only need the confirmation of a difference along one direction, and of the rest only the worst is examined,
-    for each output without a confirmed mismatch: the function is wrong, whatever that is. If some do, a few groups are.
+    1. A ladder along one line that moves all columns judges all clear mismatches (`_along_line`).
+    2. A sample of these is examined, and what is unclear with it (`_with_sample`). The other mismatches that the line
+       confirms stand if those of the sample do.
+    3. If all of the sample stand, the others need only the difference along a second line (`_confirmed_together`).
+    4. If some of the sample stand, the function is wrong, whatever the rest is: only some of it is examined.
+    5. Whatever is left is examined.
     """
-    judged, none = copy_of(first.judged), torch.zeros_like(first.doubt)
+    nothing = torch.zeros_like(first.doubt)
     clear = first.doubt & ~first.bends & differs_clearly(first.judged)
-    sampled, unclear, on_line = history.sample(clear), first.doubt & ~clear, none
-    remaining, limit = clear & ~sampled, max(_FEW, int(sampled.any(dim=1).sum()))
-    if any_set(remaining) or (context.column_groups.count > 1 and any_set(sampled)):
-        on_line = clear & confirmed_along_line(context, chosen, judged, clear)
-        judged = decide(judged, [(on_line, Reason.DIFFERS_IN_SUM)])
+    sample, unclear = history.sample(clear), first.doubt & ~clear
+    rest, limit = clear & ~sample, max(_FEW, int(sample.any(dim=1).sum()))
+    judged, on_line = copy_of(first.judged), nothing
+    if any_set(rest) or (context.column_groups.count > 1 and any_set(sample)):
+        judged, on_line = _along_line(context, chosen, judged, clear)
     else:
         judged, unclear = _with_larger_steps(context, chosen, judged, unclear, first.bends)
-    before, alone, of_line = judged, sampled & ~on_line, sampled & on_line
-    examined = unclear
+    judged, unclear = _with_sample(context, chosen, judged, sample, unclear, on_line, limit)
+    stands = sample <= (judged.code == Code.MISMATCH)
+    history.refuted |= not all_set(stands)
+    rest &= ~(on_line & stands.all(dim=0) & (sample.any(dim=0) | (not history.refuted)))
+    yield judged, rest | unclear
+    if not history.refuted:
+        together = _confirmed_together(context, chosen, rest, judged)
+        judged, rest = decide(judged, [(together, Reason.DIFFERS_IN_SUM)]), rest & ~together
+    left = rest | unclear
+    yield judged, left
+    if any_set(judged.code[sample] == Code.MISMATCH):
+        confirmed = nothing if history.refuted else judged.code == Code.MISMATCH
+        kept = _of_some_groups(judged, left & ~confirmed.any(dim=0), limit, worst=not history.refuted)
+        judged, left = decide(judged, [(left & ~kept, Reason.OTHERS_DIFFER)]), kept
+        yield judged, left
+    yield _examined(context, chosen, judged, left, nothing), nothing
+
+
+def _along_line(context: JudgingContext, chosen: Tensor, judged: Judged, clear: Tensor) -> tuple[Judged, Tensor]:
+    """Return the verdicts, and the mask of the clear mismatches (C, m) that a ladder along one line confirms."""
+    on_line = clear & confirmed_along_line(context, chosen, judged, clear)
+    return decide(judged, [(on_line, Reason.DIFFERS_IN_SUM)]), on_line
+
+
+def _with_sample(
+    context: JudgingContext,
+    chosen: Tensor,
+    judged: Judged,
+    sample: Tensor,
+    unclear: Tensor,
+    on_line: Tensor,
+    limit: int,
+) -> tuple[Judged, Tensor]:
+    """Return the verdicts after the sample and the unclear entries are examined, and the unclear ones that are not.
+
+    If some mismatches are confirmed on the line, it is enough to examine the worst of the unclear entries, for each
+    output without such a mismatch; but all are, if a mismatch of the sample turns out to be none.
+    """
+    alone, of_line, examined = sample & ~on_line, sample & on_line, unclear
     if any_set(on_line):
         examined = _of_some_groups(judged, unclear & ~on_line.any(dim=0), limit, worst=True)
-    judged = _examined(context, chosen, before, alone | examined, of_line)
-    if any_set(sampled & (judged.code != Code.MISMATCH)) and not torch.equal(examined, unclear):
+    found = _examined(context, chosen, judged, alone | examined, of_line)
+    if any_set(sample & (found.code != Code.MISMATCH)) and not torch.equal(examined, unclear):
         examined = unclear
-        judged = _examined(context, chosen, before, alone | examined, of_line)
-    left, stands = unclear & ~examined, sampled <= (judged.code == Code.MISMATCH)
-    history.refuted |= not all_set(stands)
-    remaining &= ~(on_line & stands.all(dim=0) & (sampled.any(dim=0) | (not history.refuted)))
-    yield judged, left | remaining
-    if not history.refuted:
-        together = _confirmed_together(context, chosen, remaining, judged)
-        judged, remaining = decide(judged, [(together, Reason.DIFFERS_IN_SUM)]), remaining & ~together
-    remaining |= left
-    yield judged, remaining
-    if any_set(judged.code[sampled] == Code.MISMATCH):
-        confirmed = none if history.refuted else judged.code == Code.MISMATCH
-        open_ = remaining & ~confirmed.any(dim=0)
-        examined = _of_some_groups(judged, open_, limit, worst=not history.refuted)
-        judged, remaining = decide(judged, [(remaining & ~examined, Reason.OTHERS_DIFFER)]), examined
-        yield judged, remaining
-    yield _examined(context, chosen, judged, remaining, none), none
+        found = _examined(context, chosen, judged, alone | examined, of_line)
+    return found, unclear & ~examined
 
 
 def _with_larger_steps(

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from gradverify.core.decide.context import JudgingContext
+from gradverify.core.decide.directional import ASIDE, at_ranks, directional_derivatives_at
 from gradverify.core.decide.subgradients import ABOVE_NOISE
 from gradverify.core.decide.verdict import Code, Judged, Reason, decide
 from gradverify.core.estimate.column_groups import sum_by_column, value_of_column
-from gradverify.core.estimate.directional import ASIDE, at_ranks, directional_derivatives_at
 from gradverify.core.forward.sampler import first_cotangent, outputs_near
 from gradverify.core.model.coordinates import zero_outside
 from gradverify.core.model.magnitudes import all_set, any_set

@@ -17,9 +17,9 @@ from torch import Tensor
 
 from gradverify.core.decide.compare import NEGLIGIBLE
 from gradverify.core.decide.context import JudgingContext, focused
+from gradverify.core.decide.directional import ASIDE, DISTANCE, STEP, at_ranks, directional_derivatives_at
 from gradverify.core.decide.verdict import Code, Judged, Parts, Reason, agrees, decide
 from gradverify.core.estimate.column_groups import disjoint_rows, spread_to_entries
-from gradverify.core.estimate.directional import ASIDE, DISTANCE, STEP, at_ranks, directional_derivatives_at
 from gradverify.core.estimate.samples import BAR_FACTOR
 from gradverify.core.forward.sampler import output_indices, outputs_near
 from gradverify.core.model.generators import random_magnitudes

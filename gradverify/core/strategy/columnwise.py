@@ -14,10 +14,9 @@ from gradverify.core.decide.columns import judge_all
 from gradverify.core.decide.compare import SIGNIFICANT
 from gradverify.core.decide.comparison import KEPT, Comparison, compare_verdicts
 from gradverify.core.decide.context import JudgingContext, MeasuredProblem, judging_context
-from gradverify.core.decide.directional_sums import are_smooth, columns_do_not_add_up
+from gradverify.core.decide.directional import SUM_ROUNDING, are_smooth, columns_do_not_add_up
 from gradverify.core.decide.verdict import Judged, Parts, stacked
 from gradverify.core.estimate.column_groups import ColumnGroups, single_columns, sum_by_column
-from gradverify.core.estimate.directional import SUM_ROUNDING
 from gradverify.core.estimate.stencil import Stencil
 from gradverify.core.forward.sampler import outputs_near
 from gradverify.core.model.generators import random_magnitudes
@@ -88,9 +87,7 @@ def claims_match_vjps(backward: Backward, column_groups: ColumnGroups, claimed: 
     size = claimed.abs().nan_to_num_(0.0, 0.0, 0.0)
     weights = size.amax(dim=0) if len(size) > 1 else size[0]
     weights.masked_fill_(weights == 0, 1.0).reciprocal_()
-    rounding = max(
-        SUM_ROUNDING, SUM_UNITS * max(torch.finfo(primal.tensor.dtype).eps for primal in backward.problem.primals)
-    )
+    rounding = max(SUM_ROUNDING, SUM_UNITS * backward.problem.eps)
     if not _adds_up(column_groups, claimed, *backward.known_vjp, rounding):
         return False
     cotangent = random_magnitudes(weights, torch.Generator().manual_seed(seed + 1))

@@ -12,7 +12,7 @@ from torch import Generator, Tensor
 from gradverify.core.backward.vjps import row
 from gradverify.core.decide.compare import SIGNIFICANT
 from gradverify.core.decide.context import MeasuredProblem
-from gradverify.core.estimate.directional import LONG_STEP, directional_derivative
+from gradverify.core.decide.directional import LONG_STEP, directional_derivative
 from gradverify.core.estimate.richardson import DEPTH
 from gradverify.core.estimate.samples import BAR_FACTOR, NOISE_FACTOR, Estimate
 from gradverify.core.forward.sampler import Sampler, magnitudes

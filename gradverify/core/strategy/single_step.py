@@ -14,11 +14,10 @@ from torch import Tensor
 
 from gradverify.core.decide.compare import differs_clearly, judge_smooth, largest_resolving_bar
 from gradverify.core.decide.context import JudgingContext, of_column_groups, part_of
-from gradverify.core.decide.directional_sums import sum_along
+from gradverify.core.decide.directional import FIRST, LONG_STEP, differs, sum_along
 from gradverify.core.decide.screen import Look, Screened, joined_looks, of_groups, screened, stacked_looks
 from gradverify.core.decide.verdict import replaced
 from gradverify.core.estimate.column_groups import spread_to_entries, value_of_column
-from gradverify.core.estimate.directional import FIRST, LONG_STEP, differs
 from gradverify.core.estimate.richardson import LARGEST_DEVIATION
 from gradverify.core.estimate.samples import (
     NOISE_FACTOR,
