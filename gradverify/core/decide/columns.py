@@ -184,17 +184,17 @@ def _with_larger_steps(
 ) -> tuple[Judged, Tensor]:
     """Return the verdicts, and the mask of entries still in doubt, after larger steps where only bars are too wide.
 
-    Such column groups have small entries beside large ones, whose noise hides them at the steps of the first look.
+    Such entries are small beside others, or the forward is rounded inside: noise hides them at the first steps.
     """
-    unresolved = doubt & ~bends & (judged.code == Code.MATCH)
-    rows = (doubt.any(dim=1) & ~(doubt & ~unresolved).any(dim=1)).nonzero().squeeze(1)
+    unresolved = doubt & ~bends & ((judged.code == Code.MATCH) | (judged.code == Code.UNDETERMINED))
+    rows = unresolved.any(dim=1).nonzero().squeeze(1)
     judged, settled = copy_of(judged), torch.zeros_like(doubt)
     for part in chunks(rows, DEPTH * context.numbers_per_sample):
         outputs = unresolved[part].any(dim=0).nonzero().squeeze(1)
         found, agreeing = judge_by_largest_steps(focused(context, outputs), chosen[part])
         settled[part.unsqueeze(1), outputs] = agreeing
         put(judged, unresolved & settled, part, outputs, found)
-    return judged, doubt & ~settled
+    return judged, doubt & ~(settled & unresolved)
 
 
 def _examined(context: JudgingContext, chosen: Tensor, before: Judged, entries: Tensor, confirmed: Tensor) -> Judged:
