@@ -21,7 +21,7 @@ def lay_out(tensor: Tensor, layout: Layout) -> Tensor:
 
 
 def _contiguous(tensor: Tensor) -> Tensor:
-    return tensor.contiguous()
+    return tensor.contiguous() if tensor.layout is torch.strided else tensor  # others have no order of entries
 
 
 def _transposed(tensor: Tensor) -> Tensor:

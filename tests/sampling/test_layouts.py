@@ -48,3 +48,8 @@ def test_a_shape_without_the_layout_is_refused() -> None:
         lay_out(torch.ones(3), Layout.TRANSPOSED)
     with pytest.raises(InputError, match="needs four or five dimensions"):
         lay_out(torch.ones(3), Layout.CHANNELS_LAST)
+
+
+def test_a_sparse_tensor_stays_as_a_factory_made_it() -> None:
+    matrix = torch.eye(3, dtype=torch.float64).to_sparse()
+    assert lay_out(matrix, Layout.CONTIGUOUS).layout is torch.sparse_coo
