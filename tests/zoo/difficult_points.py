@@ -31,6 +31,16 @@ def _kepler_slope(m: Tensor) -> Tensor:
 
 
 SCALED: tuple[Specimen, ...] = (
+    *(
+        specimen(
+            f"mask of {fill:.2g}, differentiated too",
+            lambda x, mask: (x + mask).logsumexp(-1),
+            _S,
+            x=at(0.3, 0.5, 0.7, 0.9),
+            mask=at(0.0, 0.0, fill, fill),
+        )
+        for fill in (-1e9, -1e20, -1e30, float(torch.finfo(torch.float64).min))
+    ),
     specimen("inputs of 1e-12 beside 1", lambda x: x.square().sum() + x.sum(), _S, x=at(1e-12, 1.0, -1.0)),
     # torch computes the second derivative as a difference of two terms of 1e12: 5e-4 instead of zero
     specimen("product of 1e-12 and 1", lambda x: x.prod(), _S, "wrong at order 2", x=at(1e-12, 1.0, -2.0)),

@@ -87,7 +87,31 @@ def _within_capacity(y: Tensor) -> Tensor:
 _WEIGHTS = torch.randn(4, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
 _TARGETS = torch.randn(100, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 
+
+def _masked_sum(x: Tensor, mask: Tensor) -> Tensor:
+    return (x + mask).logsumexp(-1)
+
+
+def _half(g: Tensor, x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    weights = g * (x + mask).softmax(-1)
+    return weights / 2, weights
+
+
+_FILL_VALUES = (-1e9, -1e20, -1e30, float(torch.finfo(torch.float32).min), float(torch.finfo(torch.float64).min))
+
 WRONG: tuple[Wrong, ...] = (
+    *(
+        wrong(
+            f"half a gradient beside a mask of {fill:.2g}, differentiated too",
+            with_backward(_masked_sum, _half),
+            "x",
+            (),
+            (1,),
+            x=at(0.3, 0.5, 0.7, 0.9),
+            mask=at(0.0, 0.0, fill, fill),
+        )
+        for fill in _FILL_VALUES
+    ),
     wrong("one entry of sin off by 1e-6", with_backward(torch.sin, _one_entry), "x", (3,), (3,), x=normal(6)),
     wrong("square without its 2", with_backward(torch.square, lambda g, x: g * x), "x", (0,), (0,), x=normal(3)),
     wrong("sign of cos", with_backward(torch.cos, lambda g, x: g * x.sin()), "x", (1,), (1,), x=normal(3)),

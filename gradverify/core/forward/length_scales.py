@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -14,14 +13,16 @@ from gradverify.core.model.magnitudes import TINY
 
 _FLOOR = 2.0**-2  # times the tensor's shared length: smallest length for the cheap steps
 UNDERFLOW = TINY * 2.0**60  # smaller sizes count as zero: a small fraction of them underflows
+_OVERFLOW = 1 / UNDERFLOW  # larger sizes count as infinite: a small multiple of them overflows
+_FILL = 2.0**53  # larger sizes, beside which 1 is lost, say nothing of others: they may be the fill value of a mask
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LengthScales:
     """Length scales per input coordinate, each (n,) float64."""
 
-    own: Tensor  # |x_j|, 0 if that is below UNDERFLOW, shared if it is not finite
-    shared: Tensor  # median of the non-zero |x| of the tensor, 1 if all are zero
+    own: Tensor  # |x_j|, 0 if that is below UNDERFLOW, shared if it is above _OVERFLOW or not finite
+    shared: Tensor  # median of the non-zero |x| below _FILL in the tensor, 1 if there are none
     step: Tensor  # length for the cheap steps: own, but at least _FLOOR of shared
 
     @property
@@ -35,11 +36,11 @@ def scales(sampled: Sampler) -> LengthScales:
     own = sampled.point.abs()
     smallest, largest = map(float, torch.aminmax(own)) if own.numel() else (1.0, 1.0)
     known = own
-    if not UNDERFLOW <= smallest <= largest < math.inf:
-        known = torch.where((own >= UNDERFLOW) & (own < torch.inf), own, torch.nan)
+    if not UNDERFLOW <= smallest <= largest < _FILL:
+        known = torch.where((own >= UNDERFLOW) & (own < _FILL), own, torch.nan)
     shared = _shared(sampled, known)
-    if not largest < math.inf:
-        own = torch.where(own < torch.inf, own, shared)
+    if not largest < _OVERFLOW:
+        own = torch.where(own < _OVERFLOW, own, shared)
     if not smallest >= UNDERFLOW:
         own.masked_fill_(own < UNDERFLOW, 0.0)
     floor = (shared if len(sampled.inputs) > 1 else shared[:1]) * _FLOOR
