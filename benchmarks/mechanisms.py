@@ -70,7 +70,7 @@ def _no_claim_agrees(samples: Any, claimed: Any, height: Any) -> Any:
     return torch.zeros_like(claimed, dtype=torch.bool)
 
 
-def _no_step_agrees(sampled: Any, samples: Any, claimed: Any) -> Any:
+def _no_step_agrees(sampled: Any, samples: Any, claimed: Any, numeric: Any) -> Any:
     return torch.zeros_like(claimed, dtype=torch.bool)
 
 
@@ -125,7 +125,7 @@ MECHANISMS: tuple[Mechanism, ...] = (
     _part("low precision", "backward_rounding", "_up_to_low_precision", _argument(2)),
     _part("scatter of backward", "backward_rounding", "_up_to_scatter", _argument(2)),
     _part("constant stairs", "stairs", "_agrees_up_to_stairs", _no_claim_agrees),
-    _part("sloping stairs", "stairs", "_agrees_with_larger_steps", _no_step_agrees),
+    _part("sloping stairs", "stairs", "agrees_with_larger_steps", _no_step_agrees),
     _noise("differences of samples", "forward.noise", "noise_in", lambda samples: torch.zeros_like(samples[0])),
     _noise("pooled", "forward.noise", "pooled", _argument(1)),
     _noise("rounding of outputs", "forward.noise", "rounding_of", _nothing_like(1)),

@@ -155,3 +155,16 @@ def test_an_output_constant_by_cancellation_does_not_fail(
 def test_a_nonzero_claim_for_a_constant_output_fails(size: float) -> None:
     wrong = with_backward(torch.relu, lambda grad, _: grad)
     assert gradcheck(wrong, double([size, -size])).mismatched == 1
+
+
+@pytest.mark.parametrize("count", [3, 10, 60])
+def test_the_slope_within_a_stair_of_an_intermediate_result_is_no_derivative(count: int) -> None:
+    """exp(x) - 1 moves in stairs of 2e-16: within one, (exp(x) - 1) / x falls as 1 / x, a million times as steeply."""
+
+    def backward(grad: Tensor, x: Tensor) -> Tensor:
+        return grad * (x * x.exp() - x.exp() + 1) / x**2  # 9e-5 off at 1e-6, by cancellation
+
+    x = torch.logspace(-6, 0, count, dtype=torch.float64).requires_grad_()
+    result = gradcheck(with_backward(lambda x: (x.exp() - 1) / x, backward), x)
+    shown = [element.numeric for finding in result.findings for element in finding.elements]
+    assert all(0.5 < numeric < 0.51 for numeric in shown), shown

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from gradverify.core.decide.compare import in_doubt, is_resolved, judge_local, judge_smooth
 from gradverify.core.decide.context import JudgingContext, of_column_groups
+from gradverify.core.decide.stairs import agrees_with_larger_steps
 from gradverify.core.decide.verdict import Code, Judged, Reason, copy_of, decide, put, replaced
 from gradverify.core.estimate.column_groups import members, value_of_column
 from gradverify.core.estimate.nonsmooth import LadderResult, classify_ladder
@@ -126,7 +127,8 @@ def _by_finer_steps(
     """Judge mismatches and kinks by the finest steps if these show that the noise is variation of the function.
 
     Steps longer than a ripple average it out, and kinks of other inputs may look like noise. Noise has no derivative at
-    finer steps; if they show a definite one, and clearly a different one, the claim is compared with that.
+    finer steps; if they show a definite one, and clearly a different one, the claim is compared with that, unless it is
+    the slope of one stair of rounding, and larger steps show the claim.
     """
     noise, upper, kink = context.noise, context.noise.upper_level, judged.code == Code.KINK
     accused = ((judged.code == Code.MISMATCH) | kink) & (upper > CLEARLY_ABOVE * noise.rounding)
@@ -143,6 +145,9 @@ def _by_finer_steps(
     definite = BAR_FACTOR * other.bar <= CLEARLY_LESS * torch.minimum(difference, slope)
     agrees = (other.code == Code.MATCH) | ((other.code == Code.UNDETERMINED) & (other.error <= other.allowed))
     definite &= accused & (agrees | (other.code == Code.MISMATCH)) & ~other.bent
+    if any_set(definite):
+        claimed = context.claimed[samples.chosen]
+        definite &= ~agrees_with_larger_steps(context.sampled, samples, claimed, other.numeric)
     if context.sampled.rounding_eps():
         other = decide(other, [(other.code == Code.MATCH, Reason.RIPPLE)])
     return replaced(judged, definite, other)

@@ -49,7 +49,8 @@ def excuse_stairs(context: JudgingContext, chosen: Tensor, judged: Judged) -> Ju
         samples = sample(context.sampled, context.column_groups, chosen[rows], steps)
         agrees = constant[rows] & _agrees_up_to_stairs(samples, claimed[rows], height)
         if second_order:
-            agrees |= _agrees_with_larger_steps(context.sampled, samples, claimed[rows])
+            finest = central_differences(samples)[:, -1]
+            agrees |= agrees_with_larger_steps(context.sampled, samples, claimed[rows], finest)
         on_stair[rows] = accused[rows] & agrees
     bar = torch.where(on_stair, torch.maximum(judged.bar, judged.error), judged.bar)
     return decide(judged, [(on_stair, Reason.STAIRS_INSIDE)], bar=bar)
@@ -63,10 +64,12 @@ def _agrees_up_to_stairs(samples: Samples, claimed: Tensor, height: Tensor) -> T
     return ((claimed.unsqueeze(1) - difference).abs() <= slack).any(dim=1)
 
 
-def _agrees_with_larger_steps(sampled: Sampler, samples: Samples, claimed: Tensor) -> Tensor:
-    """Mask of claims that two consecutive larger steps agree with, while the finest lie on one stair; (C, m)."""
+def agrees_with_larger_steps(sampled: Sampler, samples: Samples, claimed: Tensor, numeric: Tensor) -> Tensor:
+    """Mask of claims that two consecutive larger steps agree with, while the finest lie on one stair; (C, m).
+
+    `numeric` (C, m) is the slope of that stair.
+    """
     difference, vanished, size = central_differences(samples), is_vanished(samples), sampled.value.abs()
-    numeric = difference[:, -1]
     error = (claimed - numeric).abs().unsqueeze(1)
     agrees = ((difference - claimed.unsqueeze(1)).abs() <= SMALL_PART * error) & ~vanished
     change = (difference - numeric.unsqueeze(1)).abs()
