@@ -10,7 +10,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from gradverify.core.decide.verdict import Reason
+from gradverify.core.decide import columns, directional
+from gradverify.core.decide.context import JudgingContext
+from gradverify.core.decide.ladder import judge_by_ladder
+from gradverify.core.decide.verdict import Judged, Reason
 from gradverify.core.estimate import richardson
 from gradverify.core.forward.length_scales import scales
 from gradverify.core.forward.sampler import sampler
@@ -223,3 +226,18 @@ def test_rounding_in_place_of_many_zeros_passes() -> None:
 
     partly = with_backward(lambda x: x[:4].sin().sum().repeat(3), noisy)
     assert gradcheck(partly, normal(100, seed=7)).verdict is Verdict.PASS
+
+
+def test_of_a_large_wrong_elementwise_function_only_a_sample_takes_the_ladder(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+
+    def counted(context: JudgingContext, chosen: Tensor) -> Judged:
+        sizes.append(len(chosen) * context.sampled.value.numel())
+        return judge_by_ladder(context, chosen)
+
+    for module in (columns, directional):
+        monkeypatch.setattr(module, "judge_by_ladder", counted)
+    x = normal(40_000, seed=7)
+    result = gradcheck(with_backward(torch.sin, lambda grad, x: 1.01 * grad * x.cos()), x)
+    assert result.mismatched == 40_000
+    assert sizes and max(sizes) <= 1024

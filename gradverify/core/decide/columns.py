@@ -18,7 +18,7 @@ from gradverify.core.decide.stairs import excuse_stairs
 from gradverify.core.decide.verdict import Code, Judged, Part, Parts, Reason, copy_of, decide, of_rows, put, stacked
 from gradverify.core.estimate import richardson
 from gradverify.core.estimate.stencil import Stencil, sample_stencil
-from gradverify.core.model.limits import OutOfTime, chunks
+from gradverify.core.model.limits import HELD, OutOfTime, chunks
 from gradverify.core.model.magnitudes import all_set, any_set
 
 # (context, column groups (C,), verdicts (C, m) on them) -> verdicts; only mismatches change
@@ -115,7 +115,8 @@ def _stages(
 ) -> Iterator[tuple[Judged, Tensor]]:
     """Yield the verdicts after each stage, with the mask of entries (C, m) for later ones; the other verdicts stand.
 
-    1. A ladder along one line that moves all columns judges all clear mismatches (`_along_line`).
+    1. A ladder along one line that moves all columns judges the clear mismatches (`_along_line`), or those of sampled
+       outputs if its samples of all would be too many to hold.
     2. A sample of these is examined, and what is unclear with it (`_with_sample`). The other mismatches that the line
        confirms stand if those of the sample do.
     3. If all of the sample stand, the others need only the difference along a second line (`_confirmed_together`).
@@ -128,7 +129,8 @@ def _stages(
     rest, limit = clear & ~sample, max(_FEW, int(sample.any(dim=1).sum()))
     judged, on_line = copy_of(first.judged), nothing
     if any_set(rest) or (context.column_groups.count > 1 and any_set(sample)):
-        judged, on_line = _along_line(context, chosen, judged, clear)
+        all_fit = int(clear.any(dim=0).sum()) * 2 * DEPTH <= HELD
+        judged, on_line = _along_line(context, chosen, judged, clear if all_fit else clear & sample.any(dim=0))
     else:
         judged, unclear = _with_larger_steps(context, chosen, judged, unclear, first.bends)
     judged, unclear = _with_sample(context, chosen, judged, sample, unclear, on_line, limit)
