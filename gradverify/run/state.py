@@ -63,7 +63,16 @@ def irreversible_state() -> tuple[object, ...]:
         torch.is_autocast_enabled("cpu"),
         torch.is_autocast_enabled("cuda"),
         _limits(),
+        tuple(vars(owner).get(name) is value for owner, name, value in _torchs_own()),
     )
+
+
+@cache
+def _torchs_own() -> tuple[tuple[Any, str, Any], ...]:
+    """Return what torch holds by name, as it is at the first call: user code may put something else in its place."""
+    owners = (torch, torch.Tensor, torch.autograd, torch.nn, torch.nn.functional)
+    held = ((owner, name, value) for owner in owners for name, value in vars(owner).items())
+    return tuple(each for each in held if each[1] != "manual_seed")  # torch's own compiler replaces it when imported
 
 
 def _limits() -> tuple[object, ...]:

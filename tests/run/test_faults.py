@@ -167,6 +167,15 @@ def test_a_killed_server_is_replaced() -> None:
         pool.close()
 
 
+def test_what_a_case_puts_in_the_place_of_a_function_of_torch_is_not_left_to_the_next() -> None:
+    pool = LocalPool(1)
+    try:
+        found = run([case("replaces_softplus", "faults.py"), case("softplus", "faults.py")], pool)
+    finally:
+        pool.close()
+    assert {name: result.verdict for name, result in found.items()} == dict.fromkeys(found, Verdict.PASS)
+
+
 def test_state_is_restored_after_a_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     sees = case("sees", "faults.py", inputs={"x": TensorInput(origin=Normal(), shape=(2,))})

@@ -283,3 +283,13 @@ def out_of_range(x):
     y = x[torch.tensor([10**6], device=x.device)]
     torch.cuda.synchronize()
     return y
+
+
+def replaces_softplus(x):
+    """Leave a function of torch's replaced, as a library does that speeds it up, and wrongly."""
+    torch.nn.functional.softplus = torch.Tensor.detach
+    return x * x
+
+
+def softplus(x):
+    return torch.nn.functional.softplus(x)
