@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from gradverify.report.lines import DIM, Line, cells, line, span
 from gradverify.report.safe import safe
@@ -11,12 +12,14 @@ from gradverify.result import CaseResult
 
 _REQUIRED = "--require-device"
 _BUDGET = "--budget"  # of tries with other inputs
+_FLAGS = ("--no-drafts",)  # options of a run that take no value
 
 
 def reproduce_command(case: CaseResult) -> str:
     """Return the shell command for this case alone, with the options its run was given; "" if there is none."""
     if not case.spec:
-        return check_command(case.rerun) if case.rerun else ""
+        explore = ["--explore"] if _is_found_elsewhere(case) else []
+        return check_command([*_fitting(case), *explore, *_strict(case)]) if case.rerun else ""
     spec = f"./{case.spec}" if case.spec.startswith("-") else case.spec  # a name, not an option
     command = "explore" if _is_found_elsewhere(case) else "run"
     words = [f"gradverify {command}", shlex.quote(safe(spec)), f"-k {always_quoted(safe(case.id))}"]
@@ -48,10 +51,17 @@ def _fitting(case: CaseResult) -> list[str]:
     Options for changing inputs too, where the inputs as written are reason enough.
     """
     own = (case.device, case.device.partition(":")[0])
-    options = zip(case.rerun[::2], case.rerun[1::2], strict=False)
-    fitting = [option for option in options if option[0] != _REQUIRED or option[1] in own]
+    fitting = [option for option in _options(case.rerun) if option[0] != _REQUIRED or option[-1] in own]
     fitting = [option for option in fitting if option[0] != _BUDGET or _is_found_elsewhere(case)]
     return [safe(word) for option in fitting for word in option]
+
+
+def _options(words: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Yield each option together with its value, and each other word alone."""
+    rest = iter(words)
+    for word in rest:
+        has_value = word.startswith("--") and word not in _FLAGS
+        yield (word, *islice(rest, int(has_value)))
 
 
 def command_lines(lead: str, command: str, width: int, style: str = "") -> list[Line]:

@@ -64,7 +64,7 @@ def test_every_option_reaches_the_engine(fake, call) -> None:
 def test_rerun_command_contains_options_that_change_the_outcome(fake, call) -> None:
     fake.results = [case("a/b/cuda-float64", device="cuda", as_expected=False, verdict=Verdict.FAIL)]
     options = "--device cuda --seed 3 --samples 2 --timeout 9 --memory 512M --torch-gradcheck never"
-    options += " --max-evaluations 40000 --require-device cuda"
+    options += " --max-evaluations 40000 --require-device cuda --no-drafts"
     text = call("run", "a.yaml", *options.split(), "-j", "2", "--elements", "5", "--durations", "1").stdout
     assert f"gradverify run specs/clipped_relu.yaml -k 'a/b/cuda-float64' {options}\n" in text
 

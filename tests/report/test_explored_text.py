@@ -220,6 +220,27 @@ def test_other_programs_are_told_what_was_changed() -> None:
             ),
             "gradverify run specs/clipped_relu.yaml -k 'clipped_relu/vector/cpu-float64' --seed 3",
         ),
+        (
+            explored(failure(), rerun=("--no-drafts", "--budget", "20")),
+            "gradverify explore specs/pool.yaml -k 'pool/Pool/cpu-float64' --no-drafts --budget 20",
+        ),
+        (
+            explored(failure(), spec="", rerun=("pool.py:Pool", "x:2,8", "size=2", "--budget", "20", "--seed", "3")),
+            "gradverify check pool.py:Pool x:2,8 size=2 --budget 20 --seed 3 --explore",
+        ),
+        (
+            explored(extreme(), spec="", strict=True, rerun=("pool.py:Pool", "x:2,8", "--reference", "pool.py:plain")),
+            "gradverify check pool.py:Pool x:2,8 --reference pool.py:plain --explore --strict",
+        ),
+        (
+            replace(
+                masked(),
+                spec="",
+                explored=exploration(tries=0, message="the inputs as written fail"),
+                rerun=("ops.py:ClippedReLU", "x:5", "--budget", "20"),
+            ),
+            "gradverify check ops.py:ClippedReLU x:5",
+        ),
     ],
 )
 def test_the_command_that_repeats_a_case(result: CaseResult, command: str) -> None:

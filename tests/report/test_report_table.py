@@ -101,6 +101,10 @@ def test_reproduce_command() -> None:
     assert reproduce_command(case("a/b/cuda:1", spec="a.yaml", device="cuda:1", rerun=required)) == (
         "gradverify run a.yaml -k 'a/b/cuda:1' --require-device cuda --seed 3"
     )
+    drafts = ("--seed", "3", "--no-drafts", "--require-device", "cuda")
+    assert reproduce_command(case("a/b/cpu", spec="a.yaml", rerun=drafts)) == (
+        "gradverify run a.yaml -k 'a/b/cpu' --seed 3 --no-drafts"
+    )
 
 
 @pytest.mark.parametrize(
