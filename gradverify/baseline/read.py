@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,7 +48,7 @@ class Reading:
 def read_baseline(path: Path, codes: Sequence[str]) -> Reading:
     """Return the baseline in a file. `codes` are the valid codes."""
     if not os.path.lexists(path):
-        missing = text_error(str(path), "", "no such file", f"--write-baseline {path} makes it")
+        missing = text_error(str(path), "", "no such file", f"--write-baseline {shlex.quote(str(path))} makes it")
         return Reading(baseline=NOTHING_KNOWN, errors=(missing,))
     content = read_text(path)
     if isinstance(content, SpecError):
@@ -126,7 +127,7 @@ def _refuse_other_versions(root: Node) -> None:
     version = root.plain.get("version") if isinstance(root.plain, dict) else VERSION
     if isinstance(version, bool) or not isinstance(version, int) or version == VERSION:
         return
-    again = f"move it away, and `gradverify run PATH --write-baseline {root.where.file}` writes it anew"
+    again = f"move it away, and `gradverify run PATH --write-baseline {shlex.quote(root.where.file)}` writes it anew"
     old = f"its entries do not say which input is wrong, nor how many entries are; {again}"
     hint = old if version < VERSION else "a later gradverify wrote it"
     raise BadValueError(Issue(at=("version",), problem=f"expected {VERSION}, found {version}", hint=hint))

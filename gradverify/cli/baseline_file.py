@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -138,7 +139,7 @@ def _stale_notes(gone: Sequence[Entry], fewer: Sequence[tuple[Entry, int]], path
     yield from lines[:_MAX_NOTES]
     rest = len(lines) - _MAX_NOTES
     if rest > 0:
-        yield f"and {rest:,} more; --write-baseline {path} brings them up to date"
+        yield f"and {rest:,} more; --write-baseline {shlex.quote(str(path))} brings them up to date"
 
 
 def _unwritten_note(kept: OpenBaseline) -> Iterator[str]:

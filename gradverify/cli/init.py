@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -107,7 +108,7 @@ def _show(rows: list[AuthoredRow], output: Path, terminal: Terminal) -> None:
     if not rows:
         return
     show(authored_table(rows, terminal.screen) if is_terminal(sys.stdout) else authored_rows(rows), terminal)
-    complain(f"{authored_total(rows)}; verify them with `gradverify run {output.as_posix()}/`")
+    complain(f"{authored_total(rows)}; verify them with `gradverify run {shlex.quote(f'{output.as_posix()}/')}`")
 
 
 def _tell_unread(finding: Finding) -> None:

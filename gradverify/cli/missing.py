@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -32,7 +33,8 @@ def list_missing(packages: list[str], paths: Sequence[Path] | None) -> ExitCode:
     say("".join(f"{safe(each.target.written)}\n" for each in absent))
     total = counted(len(finding.functions), "function")
     if absent:
-        complain(f"{len(absent):,} of {total} in no spec; `gradverify init {' '.join(packages)}` writes specs for them")
+        command = f"gradverify init {shlex.join(packages)}"
+        complain(f"{len(absent):,} of {total} in no spec; `{command}` writes specs for them")
         return ExitCode.UNEXPECTED
     complain(f"{total}, each named by a spec")
     return ExitCode.OK

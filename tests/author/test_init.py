@@ -94,6 +94,14 @@ def test_missing_ends_with_1_until_a_spec_names_it(commands: Commands, folder: P
     assert after.stderr == "gradverify: 1 function, each named by a spec\n"
 
 
+def test_names_with_blanks_stand_in_quotes_where_they_are_part_of_a_command(commands: Commands, folder: Path) -> None:
+    (folder / "ops.py").rename(folder / "my ops.py")
+    before = commands("list", "--missing", "my ops.py", "other.yaml")
+    assert "; `gradverify init 'my ops.py'` writes specs for them\n" in before.stderr
+    made = commands("init", "my ops.py", "-o", "my specs")
+    assert made.stderr.endswith("; verify them with `gradverify run 'my specs/'`\n")
+
+
 MODULE = """
 import os, time, torch
 

@@ -170,6 +170,13 @@ def test_all_mistakes_are_reported_together() -> None:
 def test_a_file_that_cannot_be_read(tmp_path) -> None:
     (error,) = read_baseline(tmp_path / "b.yaml", CODES).errors
     assert str(error).endswith(f"b.yaml:1:1: no such file (--write-baseline {tmp_path}/b.yaml makes it)")
+
+
+def test_a_name_with_a_blank_stands_in_quotes_where_it_is_part_of_a_command(tmp_path) -> None:
+    (error,) = read_baseline(tmp_path / "my b.yaml", CODES).errors
+    assert str(error).endswith(f"(--write-baseline '{tmp_path}/my b.yaml' makes it)")
+    (error,) = parse("version: 1\nknown: []\n", "my b.yaml", CODES).errors
+    assert "`gradverify run PATH --write-baseline 'my b.yaml'` writes it anew" in str(error)
     (tmp_path / "b.yaml").write_bytes(b"\xff")
     (error,) = read_baseline(tmp_path / "b.yaml", CODES).errors
     assert "not UTF-8" in str(error)

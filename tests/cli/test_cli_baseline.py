@@ -232,6 +232,9 @@ def test_many_fixed_entries_are_cut(fake, call) -> None:
     told = call("run", "specs", "--baseline", "known.yaml").stderr.splitlines()
     assert len(told) == 11
     assert told[-1] == "gradverify: and 3 more; --write-baseline known.yaml brings them up to date"
+    Path("known.yaml").rename("all known.yaml")
+    told = call("run", "specs", "--baseline", "all known.yaml").stderr.splitlines()
+    assert told[-1] == "gradverify: and 3 more; --write-baseline 'all known.yaml' brings them up to date"
 
 
 def test_days_are_those_of_the_machine(fake, call, monkeypatch: pytest.MonkeyPatch) -> None:
