@@ -49,6 +49,8 @@ _EVALUATIONS = (
     f"  [default: {Settings().max_evaluations:,}]"
 )
 
+STDOUT = Path("-")  # in place of a file: the report alone goes to stdout
+
 # Options and arguments that a command takes alone, or that several classes below share.
 Paths = Annotated[
     list[Path] | None,

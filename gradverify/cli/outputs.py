@@ -10,7 +10,7 @@ from gradverify.cli.checkout import current_checkout
 from gradverify.cli.exits import UsageProblem
 from gradverify.cli.files import why_unwritable
 from gradverify.cli.listing import Listing
-from gradverify.cli.options import Outputs
+from gradverify.cli.options import STDOUT, Outputs
 from gradverify.cli.terminal import emit
 from gradverify.report.ci.junit import to_junit
 from gradverify.report.ci.markdown import to_markdown
@@ -30,7 +30,6 @@ FORMATS: tuple[tuple[str, Callable[[Report], str]], ...] = (
 )
 
 Destinations = Mapping[str, Path | None]  # by the name of the option; None if it was not given
-STDOUT = Path("-")  # in place of a file: the report alone goes to stdout
 
 # Suffixes of specs, source and data. If FILE is forgotten after an option, the next path would be overwritten.
 _NEVER_A_REPORT = frozenset(

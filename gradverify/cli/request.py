@@ -16,7 +16,7 @@ from gradverify.case import CASE_DTYPES, DEVICE_KINDS, TorchGradcheck
 from gradverify.catalogue import known_checks
 from gradverify.cli.exits import UsageProblem
 from gradverify.cli.files import why_no_folder
-from gradverify.cli.options import CaseFilter, CaseSettings, Execution, OtherInputs, Selection
+from gradverify.cli.options import STDOUT, CaseFilter, CaseSettings, Execution, OtherInputs, Outputs, Selection
 from gradverify.cli.shard import shard_of
 from gradverify.result import Shard
 from gradverify.run.options import EngineName, EngineOptions
@@ -129,8 +129,11 @@ def refuse_without_exploring(request: Request, save: Path | None = None) -> None
             raise UsageProblem(f"{option} says how inputs are changed; give --explore too")
 
 
-def refuse_to_watch(request: Request, write_baseline: Path | None) -> None:
+def refuse_to_watch(request: Request, outputs: Outputs, write_baseline: Path | None) -> None:
     """Raise UsageProblem for options that make no sense with --watch."""
+    for output in fields(outputs):
+        if getattr(outputs, output.name) == STDOUT:
+            raise UsageProblem(f"--watch shows every run on stdout; name a file after --{output.name}")
     if request.workers == 0:
         raise UsageProblem("--watch needs workers, which load changed modules anew, and -j 0 runs without them")
     one_of_two(("--watch", True), ("--write-baseline", write_baseline is not None))

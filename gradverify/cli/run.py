@@ -134,7 +134,7 @@ def watch_specs(
     defaults = project_defaults()
     request = with_defaults(given, defaults)
     check_request(request)
-    refuse_to_watch(request, baseline.write_baseline)
+    refuse_to_watch(request, outputs, baseline.write_baseline)
     kept = open_baseline(baseline, defaults.baseline)
     destinations = destinations_of(outputs, None)
     refuse_overlap(kept, destinations)

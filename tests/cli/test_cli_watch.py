@@ -202,6 +202,8 @@ def test_a_pipe_gets_plain_lines(start: Starting, project: Path) -> None:
         (("-j", "0"), "--watch needs workers, which load changed modules anew, and -j 0 runs without them"),
         (("--write-baseline", "b.yaml"), "--watch and --write-baseline exclude each other"),
         (("--explore", "--save", "found"), "--watch and --save exclude each other"),
+        (("--json", "-"), "--watch shows every run on stdout; name a file after --json"),
+        (("--html", "-"), "--watch shows every run on stdout; name a file after --html"),
     ],
 )
 def test_options_that_watching_excludes(call, words: tuple[str, ...], why: str) -> None:
