@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,7 +33,7 @@ from gradverify.cli.request import (
 )
 from gradverify.cli.revision import changed_since
 from gradverify.cli.save import save_found
-from gradverify.cli.terminal import complain, print_problems, stdout_terminal
+from gradverify.cli.terminal import complain, print_problems, stdout_kept_free, stdout_terminal
 from gradverify.report.screen import Detail
 from gradverify.report.terminal import NO_LISTING
 from gradverify.report.to_json import to_json
@@ -164,8 +165,9 @@ def _selected(cases: tuple[Case, ...], selection: opt.Selection, kept: OpenBasel
 
 def _run(plan: _Plan, opened: Engine, interrupts: Interrupts) -> ExitCode:
     everything = plan.look.detail is Detail.VERBOSE
+    kept_free = stdout_kept_free() if plan.look.listing is Listing.NEVER else nullcontext()
     printer = Printer(planned(plan.cases, plan.request), stdout_terminal(plan.look.wish), all_skips=everything)
-    with progress(len(plan.cases), plan.look.listing) as listener:
+    with kept_free, progress(len(plan.cases), plan.look.listing) as listener:
         if plan.look.listing is Listing.MEANWHILE:
             listener = replace(listener, finished=with_printing(listener.finished, printer))
         outcome = engine.run(opened, plan.cases, plan.gathered.specs, plan.request, listener, interrupts)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import shutil
 import stat
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice
@@ -122,6 +123,32 @@ def silence_stdout() -> None:
         os.dup2(null, sys.stdout.fileno())
     except (OSError, ValueError):
         return
+
+
+@contextlib.contextmanager
+def stdout_kept_free() -> Iterator[None]:
+    """Send to stderr what Python or C writes to stdout, until the block ends. Raises OutputError."""
+    _flush_stdout()
+    kept = os.dup(1)
+    try:
+        os.dup2(2, 1)
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        _flush_stdout()
+        try:
+            os.dup2(kept, 1)
+            os.close(kept)
+        except OSError as error:
+            raise OutputError("could not write to standard output: code of a case closed it") from error
+
+
+def _flush_stdout() -> None:
+    """Flush the buffers of Python and C."""
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
+    with contextlib.suppress(Exception):  # not on every system
+        ctypes.CDLL(None).fflush(None)
 
 
 def _written(write: Callable[[], object]) -> bool:

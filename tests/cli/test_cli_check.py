@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -135,6 +136,20 @@ def test_changed_inputs(check) -> None:
 
 
 @pytest.mark.slow
+def test_what_a_function_prints_in_this_process_is_not_in_the_report(check, capfd) -> None:
+    printing = "print('from Python')\n    os.write(1, b'from a descriptor\\n')\n    ctypes.CDLL(None).puts(b'from C')"
+    text = f"import ctypes, os, sys\nprint('at import')\n\n\ndef double(x):\n    {printing}\n    return 2 * x\n"
+    Path("noisy.py").write_text(text, encoding="utf-8")
+    ran = check("noisy.py:double", "x:3", "--json", "-")
+    assert ran.exit_code == 0, ran.stderr
+    assert json.loads(ran.stdout)["cases"][0]["verdict"] == "pass"
+    assert "at import\n" in ran.stderr and "from Python\n" in ran.stderr
+    os.write(1, b"afterwards\n")
+    printed = capfd.readouterr()
+    assert printed.out == "afterwards\n"
+    assert "from a descriptor\n" in printed.err and "from C\n" in printed.err
+
+
 def test_a_saved_spec_says_the_same(check) -> None:
     words = ("ops.py:ClippedReLU", "x={shape: [5], uniform: [-3, 3], avoid: [0, 1.5]}", "clip=1.5")
     options = ("--dtype", "float64", "--dtype", "float32", "--samples", "2", "--save", "specs/new/clipped.yaml")
