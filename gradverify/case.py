@@ -324,6 +324,7 @@ class Parameter:
     name: str
     kind: ParameterKind
     has_default: bool
+    annotation: str = ""  # the name of a class, as `int`, or what is written instead
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

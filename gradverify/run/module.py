@@ -9,8 +9,11 @@ import torch
 from torch import Tensor
 
 from gradverify.case import Case
+from gradverify.errors import InputError
 from gradverify.run.arguments import seed_everything
 from gradverify.run.call import Call
+from gradverify.run.describe_exception import describe
+from gradverify.run.memory import is_out_of_memory
 from gradverify.sampling.dtypes import dtype_named
 
 
@@ -46,9 +49,17 @@ def as_function(module: torch.nn.Module, call: Call) -> tuple[Callable[..., Any]
 
 
 def instance_of(target: type[torch.nn.Module], case: Case) -> torch.nn.Module:
-    """Return a new module, in training mode, whose parameters depend only on the case."""
+    """Return a new module, in training mode, whose parameters depend only on the case.
+
+    Raises InputError if the constructor raises.
+    """
     seed_everything(case.draw_key, case.seed, "init")
-    module = target(**dict(case.init or {}))
+    try:
+        module = target(**dict(case.init or {}))
+    except Exception as error:
+        if is_out_of_memory(error):
+            raise
+        raise InputError(f"the constructor of `{target.__name__}` raised {describe(error)}") from error
     return module.to(device=case.device, dtype=dtype_named(case.dtype)).train()
 
 

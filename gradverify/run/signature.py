@@ -89,6 +89,14 @@ def _described(parameters: list[inspect.Parameter] | None) -> tuple[Parameter, .
             name=parameter.name,
             kind=_KINDS[parameter.kind],
             has_default=parameter.default is not inspect.Parameter.empty,
+            annotation=_annotation_of(parameter),
         )
         for parameter in parameters
     )
+
+
+def _annotation_of(parameter: inspect.Parameter) -> str:
+    annotation = parameter.annotation
+    if isinstance(annotation, str):
+        return annotation
+    return annotation.__name__ if type(annotation) is type and annotation is not inspect.Parameter.empty else ""

@@ -28,6 +28,7 @@ from gradverify.spec.wording import listed, meant, shortened
 Loaded = Mapping[Target, Signature | TargetProblem]
 
 _NAMED = (ParameterKind.POSITIONAL, ParameterKind.KEYWORD_ONLY)
+_VALUES = {"int": "4", "float": "0.5", "bool": "true", "str": "text"}  # an example by annotation
 _MANY = 3  # wrong arguments of a reference that are one mistake: its parameters have other names
 
 
@@ -199,15 +200,17 @@ def _missing(call: _Call, parameters: Sequence[Parameter]) -> Iterator[SpecError
         needed = parameter.kind in _NAMED and not parameter.has_default
         if needed and parameter.name not in call.given:
             problem = f"`{parameter.name}` is missing, {call.word} has no default for it"
-            yield error(call.place, problem, _how_to_add(parameter.name, call.place))
+            yield error(call.place, problem, _how_to_add(parameter, call.place))
 
 
-def _how_to_add(name: str, place: Place) -> str:
+def _how_to_add(parameter: Parameter, place: Place) -> str:
     """Return a hint for a missing argument of a command line; "" for one of a file."""
     if place.where.line:
         return ""
-    tensor = f"{name}:4 for a tensor of four entries, or "
-    return {"inputs": f"add {tensor}{name}=0.5", "init": f"add init.{name}=0.5"}.get(place.path, "")
+    value = f"{parameter.name}={_VALUES.get(parameter.annotation, '0.5')}"
+    is_value = parameter.annotation in _VALUES
+    tensor = "" if is_value else f"{parameter.name}:4 for a tensor of four entries, or "
+    return {"inputs": f"add {tensor}{value}", "init": f"add init.{value}"}.get(place.path, "")
 
 
 def _other_arguments(call: _Call, parameters: Sequence[Parameter]) -> SpecError:

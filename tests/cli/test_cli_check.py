@@ -29,6 +29,15 @@ class ClippedReLU(torch.autograd.Function):
         return grad.clone(), None
 
 
+class Annotated(torch.nn.Module):
+    def __init__(self, size: int, bias: bool, padding: "str", low: float):
+        super().__init__()
+        raise ValueError(f"no padding is called {padding}")
+
+    def forward(self, x: torch.Tensor, steps: int):
+        return x * steps
+
+
 class Scaled(torch.nn.Module):
     def __init__(self, size):
         super().__init__()
@@ -110,6 +119,27 @@ def test_without_any_input_the_missing_ones_are_named(check) -> None:
     assert "(add init.size=0.5)" in ran.stderr
     assert "init.sise=3: init.sise: the constructor of `Scaled` has no parameter `sise`" in ran.stderr
     assert check("ops.py:ClippedReLU").stderr.count("is missing") == 2
+
+
+def test_what_is_offered_for_a_missing_argument_fits_its_annotation(check) -> None:
+    hints = [line.rpartition("(")[2] for line in check("ops.py:Annotated").stderr.splitlines()]
+    assert sorted(hints[:-1]) == [
+        "add init.bias=true)",
+        "add init.low=0.5)",
+        "add init.padding=text)",
+        "add init.size=4)",
+        "add steps=4)",
+        "add x:4 for a tensor of four entries, or x=0.5)",
+    ]
+
+
+def test_a_constructor_that_raises_is_named(check) -> None:
+    given = ("init.size=4", "init.bias=true", "init.padding=text", "init.low=0.5")
+    ran = check("ops.py:Annotated", "x:4", "steps=4", *given)
+    assert ran.exit_code == 1, ran.stderr
+    assert "GV902: the constructor of `Annotated` raised ValueError: no padding is called text (ops.py:19)" in (
+        ran.stdout
+    )
 
 
 def test_an_argument_of_the_constructor_among_the_inputs_is_told_where_it_belongs(check) -> None:
