@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import ArgumentTypeError
 from typing import TYPE_CHECKING
 
 import pytest
@@ -47,6 +48,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
         record_session(config)
     if not config.getoption("--gradverify"):
+        if config.getoption("--gradverify-explore"):
+            raise pytest.UsageError("--gradverify-explore is about specs; give --gradverify too, which collects them")
         return
     from gradverify.testing.bench import Bench
     from gradverify.testing.carried import Carrying
@@ -59,10 +62,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _tries(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ValueError(f"expected a number of tries above zero, found {text}")
-    return number
+    if not text.isdecimal() or int(text) < 1:
+        raise ArgumentTypeError(f"expected a whole number of tries above zero, found {text!r}")
+    return int(text)
 
 
 def _exploring(config: pytest.Config) -> Exploring | None:

@@ -190,7 +190,13 @@ def test_the_budget_and_the_ini_option(pytester: pytest.Pytester, project: Proje
     ("options", "message"),
     [
         (["--gradverify-budget=3"], "*--gradverify-budget says how inputs are changed; give --gradverify-explore too"),
-        (["--gradverify-explore", "--gradverify-budget=0"], "*--gradverify-budget: invalid*value: '0'"),
+        *(
+            (
+                ["--gradverify-explore", f"--gradverify-budget={text}"],
+                f"*--gradverify-budget: expected a whole number of tries above zero, found '{text}'",
+            )
+            for text in ("0", "x", "1.5")
+        ),
     ],
 )
 def test_a_budget_that_cannot_be_meant(
@@ -200,3 +206,14 @@ def test_a_budget_that_cannot_be_meant(
     result = pytester.runpytest("--gradverify", *options, "specs")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([message])
+
+
+def test_inputs_are_only_changed_where_specs_are_collected(
+    pytester: pytest.Pytester, project: Project, lent: Lent
+) -> None:
+    project(times=AT_OTHER_INPUTS)
+    result = pytester.runpytest("--gradverify-explore", "specs")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*--gradverify-explore is about specs; give --gradverify too, which collects them"])
+    pytester.makeini("[pytest]\ngradverify_explore = true\n")
+    assert pytester.runpytest("specs").ret == pytest.ExitCode.NO_TESTS_COLLECTED
