@@ -190,7 +190,7 @@ CommandWords = Annotated[
     typer.Argument(metavar="COMMAND", help="The command to run, with its arguments.", show_default=False),
 ]
 RecordedFolder = Annotated[
-    Path, _option("-o", "--output", metavar="DIR", parser=folder, help="Where specs are written to.  [default: specs/]")
+    Path, _option("-o", "--output", metavar="DIR", parser=folder, help="Where specs are written to.")
 ]
 KeptValues = Annotated[
     bool,

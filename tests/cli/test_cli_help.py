@@ -23,6 +23,11 @@ def test_help_fits_80_columns(call, monkeypatch: pytest.MonkeyPatch, command: st
     assert all(len(row) <= 80 for row in shown.splitlines())
 
 
+@pytest.mark.parametrize("command", NAMES)
+def test_help_names_a_default_once(call, command: str) -> None:
+    assert "] [default:" not in " ".join(call(command, "--help").stdout.split())
+
+
 @pytest.mark.parametrize(
     ("command", "argument"),
     [("run", "PATH"), ("explore", "PATH"), ("inspect", "CASE"), ("merge", "REPORT"), ("explain", "CODE|CAUSE")],
