@@ -115,8 +115,8 @@ def _stages(
 ) -> Iterator[tuple[Judged, Tensor]]:
     """Yield the verdicts after each stage, with the mask of entries (C, m) for later ones; the other verdicts stand.
 
-    1. A ladder along one line that moves all columns judges the clear mismatches (`_along_line`), or those of sampled
-       outputs if its samples of all would be too many to hold.
+    1. A ladder along one line that moves all columns judges the clear mismatches (`confirmed_along_line`), or those of
+       sampled outputs if its samples of all would be too many to hold.
     2. A sample of these is examined, and what is unclear with it (`_with_sample`). The other mismatches that the line
        confirms stand if those of the sample do.
     3. If all of the sample stand, the others need only the difference along a second line (`_confirmed_together`).
@@ -130,7 +130,9 @@ def _stages(
     judged, on_line = copy_of(first.judged), nothing
     if any_set(rest) or (context.column_groups.count > 1 and any_set(sample)):
         all_fit = int(clear.any(dim=0).sum()) * 2 * DEPTH <= HELD
-        judged, on_line = _along_line(context, chosen, judged, clear if all_fit else clear & sample.any(dim=0))
+        accused = clear if all_fit else clear & sample.any(dim=0)
+        on_line = accused & confirmed_along_line(context, chosen, judged, accused)
+        judged = decide(judged, [(on_line, Reason.DIFFERS_IN_SUM)])
     else:
         judged, unclear = _with_larger_steps(context, chosen, judged, unclear, first.bends)
     judged, unclear = _with_sample(context, chosen, judged, sample, unclear, on_line, limit)
@@ -149,12 +151,6 @@ def _stages(
         judged, left = decide(judged, [(left & ~kept, Reason.OTHERS_DIFFER)]), kept
         yield judged, left
     yield _examined(context, chosen, judged, left, nothing), nothing
-
-
-def _along_line(context: JudgingContext, chosen: Tensor, judged: Judged, clear: Tensor) -> tuple[Judged, Tensor]:
-    """Return the verdicts, and the mask of the clear mismatches (C, m) that a ladder along one line confirms."""
-    on_line = clear & confirmed_along_line(context, chosen, judged, clear)
-    return decide(judged, [(on_line, Reason.DIFFERS_IN_SUM)]), on_line
 
 
 def _with_sample(

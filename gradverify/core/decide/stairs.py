@@ -65,10 +65,7 @@ def _agrees_up_to_stairs(samples: Samples, claimed: Tensor, height: Tensor) -> T
 
 
 def agrees_with_larger_steps(sampled: Sampler, samples: Samples, claimed: Tensor, numeric: Tensor) -> Tensor:
-    """Mask of claims that two consecutive larger steps agree with, while the finest lie on one stair; (C, m).
-
-    `numeric` (C, m) is the slope of that stair.
-    """
+    """Mask of claims that two larger steps in a row show, where the finest show a stair of slope `numeric`; (C, m)."""
     difference, vanished, size = central_differences(samples), is_vanished(samples), sampled.value.abs()
     error = (claimed - numeric).abs().unsqueeze(1)
     agrees = ((difference - claimed.unsqueeze(1)).abs() <= SMALL_PART * error) & ~vanished
