@@ -117,6 +117,21 @@ def test_large_error_without_a_pattern_is_not_approximate() -> None:
     assert diagnosis_of(torch.sin, lambda g, x: g * (x.cos() + 1e-3 * (9 * x).sin()), drawn(8)) == (None, "")
 
 
+@pytest.mark.parametrize("forward", [torch.clone, torch.sum])
+def test_errors_of_whole_entries_beside_a_huge_one_are_not_approximate(forward: Any) -> None:
+    """All errors are far below the largest derivative, but as large as the entries that they are in."""
+    right, wrong = double([1e6, 2.0, 3.0, 0.7, 1.1]).detach(), double([1e6, -1.3, 0.2, 2.9, 0.1]).detach()
+    diagnosis = diagnosis_of(lambda x: forward(right * x), lambda g, x: g * wrong, drawn(5))
+    assert diagnosis[0] != "approximate"
+
+
+def test_small_errors_in_rows_of_different_size_are_approximate() -> None:
+    sizes = torch.tensor([[1e3], [1.0], [1e-3]], dtype=torch.float64)
+    right = sizes * drawn(3, 8, seed=3).detach()
+    wrong = right * (1 + 1e-5 * drawn(3, 8, seed=5).detach())
+    assert diagnosis_of(lambda x: right @ x, lambda g, x: g @ wrong, drawn(8))[0] == "approximate"
+
+
 def test_small_errors_in_few_entries_are_not_approximate() -> None:
     factors = torch.ones(20, dtype=torch.float64)
     factors[[3, 8, 11, 17]] += 1e-5 * torch.tensor([1.0, -2.0, 0.7, 3.1], dtype=torch.float64)
