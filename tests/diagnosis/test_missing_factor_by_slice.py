@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.core.support import double
 from tests.diagnosis.support import diagnosis_of, drawn
 
 
@@ -57,6 +58,15 @@ def test_statistic_without_a_constant_is_preferred() -> None:
 def test_factors_per_slice_without_a_statistic_get_no_cause() -> None:
     scale = torch.tensor([0.3, 1.7, 2.9], dtype=torch.float64)
     assert diagnosis_of(torch.exp, lambda g, x: g * x.exp() * scale.view(1, 3, 1), drawn(2, 3, 4)) == (None, "")
+
+
+def test_statistic_that_is_the_same_in_all_wrong_slices_is_not_named() -> None:
+    """In the only wrong column the largest entry is 1; in the others it is 1/2, which cancels the constant."""
+    x = double([[1.0, 0.0, 0.2, 0.1], [1.0, 0.5, 0.0, 0.3], [0.5, 0.4, 0.5, 0.5], [-0.9, 0.1, 0.0, 0.2]])
+    mixing = drawn(5, 4, seed=3).detach()
+    scale = torch.tensor([0.5, 1.0, 1.0, 1.0], dtype=torch.float64)
+    _, text = diagnosis_of(lambda x: x @ mixing.T, lambda g, x: (g @ mixing) * scale, x)
+    assert "largest entry" not in text
 
 
 def test_factors_per_entry_get_no_cause() -> None:

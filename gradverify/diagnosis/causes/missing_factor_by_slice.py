@@ -73,6 +73,7 @@ class _Partition:
     kept: tuple[int, ...]  # dimensions on whose indices the factor depends
     label: Tensor  # (k,) index of the slice of each coordinate
     factor: Tensor  # (slices,) NaN if all entries of the slice are zero
+    wrong: Tensor  # (slices,) bool: with a wrong entry
 
 
 def statistic_by_slice(seen: BlockEntries) -> Diagnosis | None:
@@ -106,7 +107,10 @@ def _partitions(evidence: Evidence, seen: BlockEntries, axis: Axis, sample: Rati
         label = _labels(shape, kept, seen.numeric.device)
         slice_count = total(tuple(shape[place] for place in kept))
         if _is_constant_by_slice(sample, label[places], slice_count):
-            yield _Partition(axis=axis, kept=kept, label=label, factor=_factors(seen, axis, label, slice_count))
+            wrong = torch.zeros(slice_count, dtype=torch.bool, device=label.device)
+            wrong[label[seen.wrong.any(1 - axis.value)]] = True
+            factor = _factors(seen, axis, label, slice_count)
+            yield _Partition(axis=axis, kept=kept, label=label, factor=factor, wrong=wrong)
 
 
 def _labels(shape: tuple[int, ...], kept: tuple[int, ...], device: torch.device) -> Tensor:
@@ -154,12 +158,18 @@ def _statistic_words(evidence: Evidence, partition: _Partition) -> _Words | None
     members_by_name = [(tensor.name, tensor.values[order].view(len(partition.factor), -1)[known]) for tensor in tensors]
     for match in (_match_one, _match_constant):  # equal first: a root mean square is also a constant times a norm
         for (tensor_name, members), (name, statistic), power in product(members_by_name, _STATISTICS, _POWERS):
-            constant_text = match(partition.factor[known] / statistic(members) ** power.exponent)
-            if constant_text is not None:
+            values = statistic(members)
+            constant_text = match(partition.factor[known] / values**power.exponent)
+            if constant_text is not None and _differ(values[partition.wrong[known]]):
                 description = power.form.format(f"the {name} of {tensor_name}")
                 multiple = f"{constant_text}numeric {'×' if power.exponent > 0 else '/'} {description}"
                 return _Words(multiple=multiple, interpretation=f"a factor of {description} {power.predicate}")
     return None
+
+
+def _differ(values: Tensor) -> bool:
+    """True if not all values (k,) are the same: a statistic that is one number where errors are explains none."""
+    return bool(((values - values[:1]).abs() > _NEAR * values.abs()).any())
 
 
 def _match_one(quotient: Tensor) -> str | None:
