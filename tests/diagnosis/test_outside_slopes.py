@@ -63,3 +63,15 @@ def test_kink_near_the_point_is_not_a_kink_at_the_point() -> None:
     wrong = lambda g, x: g * torch.where(x == 1 + 2e-5, 9.0, 2.0 * (x > 1))  # noqa: E731
     diagnosis = diagnosis_of(lambda x: 2 * (x - 1).relu(), wrong, double((1 + 2e-5, 1.3, 0.4, 1.7)))
     assert diagnosis[0] == "single-elements"
+
+
+def test_no_gradient_at_a_tie_is_detached() -> None:
+    """At ties, the slopes of a sum of sorted entries exclude zero, but backward has no slope at all."""
+    weights = double((3.0, 2.0, 1.0)).detach()
+
+    def forward(x: Tensor, y: Tensor) -> Tensor:
+        return (x * y).sum() + (y.sort(descending=True).values * weights).sum()
+
+    x, y = double((0.5, 0.2, 0.7)), double((1.0, 1.0, 1.0))
+    diagnosis = diagnoses_of(forward, lambda g, x, y: (g * y, None), x, y)["output by y"]
+    assert diagnosis == ("detached", "backward returns no gradient for y, although output depends on it")

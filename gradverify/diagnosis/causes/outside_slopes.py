@@ -34,6 +34,8 @@ class _Slopes:
 def outside_slopes(seen: BlockEntries) -> Diagnosis | None:
     """Detect wrong entries that are all at a kink, with claims below or above both one-sided derivatives."""
     evidence = seen.block
+    if evidence.backward.missing[evidence.wrt.tensor]:
+        return None  # None is no slope
     kinked = evidence.jacobians.maybe_kinked[evidence.of.coordinates, evidence.wrt.coordinates]
     columns = seen.wrong.any(0).nonzero().flatten().tolist()
     if len(columns) > _MAX_INPUTS or bool((seen.wrong & ~kinked).any()):
