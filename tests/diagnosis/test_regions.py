@@ -391,6 +391,27 @@ def test_all_rows_but_first_without_relation_are_no_boundary_tile() -> None:
     assert diagnosis_of(torch.sin, wrong, drawn(6, 4)) == (None, "")
 
 
+@pytest.mark.parametrize("shape", [(80,), (2, 80), (6, 80)])
+def test_all_but_the_last_of_many_without_relation_are_no_boundary_tile(shape: tuple[int, ...]) -> None:
+    """The last step of a recursion in backward is its first, and right whatever is wrong with the recursion."""
+
+    def forward(x: Tensor) -> Tensor:
+        state, states = torch.zeros_like(x[..., 0]), []
+        for step in x.unbind(-1):
+            state = 0.5 * state + step.sin()
+            states.append(state)
+        return torch.stack(states, -1)
+
+    def backward(g: Tensor, x: Tensor) -> Tensor:
+        gradient, later = torch.zeros_like(x), torch.zeros_like(x[..., 0])
+        for k in reversed(range(x.shape[-1])):
+            later = g[..., k] + x[..., k].cos() * later
+            gradient[..., k] = later * x[..., k].cos()
+        return gradient
+
+    assert diagnosis_of(forward, backward, drawn(*shape))[0] != "boundary-tile"
+
+
 def test_mask_of_zeros_and_ones_is_described_by_its_value() -> None:
     mask = (torch.arange(10) % 3 > 0).double()
     answer = diagnosis_of(lambda x, mask: x * mask, lambda g, x, mask: (g, None), drawn(10), mask)

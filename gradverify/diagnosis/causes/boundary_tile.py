@@ -95,10 +95,12 @@ def _contiguous(slices: Slices) -> Iterator[Region]:
 def _all_but_edge(slices: Slices) -> Iterator[Region]:
     """Yield all slices but the first or the last, as if a loop over a batch handled a single sample.
 
-    A relation has to hold inside (see `relation`): the first step of a recurrence may be right whatever is wrong later.
+    A relation has to hold inside (see `relation`), however many slices there are: the first step of a recurrence, or of
+    the recursion in its backward, may be right whatever is wrong later.
     """
     if slices.size > 2 and len(slices.relevant) == slices.size:
-        probability = MAX_CHANCE if slices.width >= _WIDE else chance(2, slices.size, slices.size - 1)
+        by_chance = chance(2, slices.size, slices.size - 1)
+        probability = MAX_CHANCE if slices.width >= _WIDE else max(MAX_CHANCE, by_chance)
         for edge, word in ((0, "first"), (slices.size - 1, "last")):
             if slices.wrong == slices.relevant - {edge}:
                 text = f"{slices.where}, all but the {word} of {slices.size}"
