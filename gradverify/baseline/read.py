@@ -15,6 +15,7 @@ from gradverify.baseline.model import NOTHING_KNOWN, Baseline, Entry, Key
 from gradverify.catalogue import known_checks
 from gradverify.errors import SpecError
 from gradverify.spec.document import compose
+from gradverify.spec.expect import cause_name
 from gradverify.spec.files import read_text, text_error
 from gradverify.spec.node import Loc, Node, error, key_place, value_place
 from gradverify.spec.readers import (
@@ -91,7 +92,7 @@ def _entry_reader(codes: Sequence[str]) -> Reader[Entry]:
         "changed": text,
         "total": whole_between(1, _MAX_INTEGER),
         "columns": list_of(list_of(whole_between(0, _MAX_INTEGER), "whole numbers"), "indices of input elements"),
-        "cause": text,
+        "cause": cause_name,
         "reason": text,
         "expires": _date,
     }

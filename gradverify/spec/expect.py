@@ -44,12 +44,21 @@ def expectation(value: Any) -> Expectation:
         return Expectation(verdict=one_of(_OF_A_CASE)(value))
     if not value:
         raise bad("expected a verdict, or a mapping of checks to verdicts, found an empty mapping")
-    readers = {**{check: _of_check(check) for check in known_checks()}, "cause": _cause, "saved_bytes": bytes_claim}
+    readers = {**{check: _of_check(check) for check in known_checks()}, "cause": cause_name, "saved_bytes": bytes_claim}
     parts = keyed(value, readers)
     cause, saved_bytes = parts.pop("cause", None), parts.pop("saved_bytes", None)
     # Only a check that fails names a cause.
     verdict = Verdict.FAIL if cause is not None and not parts else Verdict.PASS
     return Expectation(verdict=verdict, checks=parts, cause=cause, saved_bytes=saved_bytes)
+
+
+def cause_name(value: Any) -> str:
+    """Read the name of a cause that the catalogue has."""
+    known = causes()
+    if text(value) not in known:
+        hint = meant(value, known) or "`gradverify explain` lists the causes"
+        raise bad(f"there is no cause `{shortened(value)}`", hint)
+    return str(value)
 
 
 def _of_check(check: str) -> Reader[ExpectedCheck]:
@@ -62,7 +71,7 @@ def _of_check(check: str) -> Reader[ExpectedCheck]:
             raise expected(_FORMS, value)
         if not value:
             raise bad(f"expected {_FORMS}, found an empty mapping")
-        parts = keyed(value, {"verdict": one_of(Verdict), "cause": _cause, "codes": _codes})
+        parts = keyed(value, {"verdict": one_of(Verdict), "cause": cause_name, "codes": _codes})
         verdict = parts.pop("verdict", Verdict.FAIL)
         _refuse_contradiction(verdict, parts)
         return ExpectedCheck(check=check, verdict=verdict, **parts)
@@ -80,15 +89,6 @@ def _refuse_contradiction(verdict: Verdict, parts: dict[str, Any]) -> None:
         issues.append(Issue(at=("codes",), on_key=True, problem=problem))
     if issues:
         raise BadValueError(*issues)
-
-
-def _cause(value: Any) -> str:
-    """Read the name of a cause that the catalogue has."""
-    known = causes()
-    if text(value) not in known:
-        hint = meant(value, known) or "`gradverify explain` lists the causes"
-        raise bad(f"there is no cause `{shortened(value)}`", hint)
-    return str(value)
 
 
 def _code(value: Any) -> str:

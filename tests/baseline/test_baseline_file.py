@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gradverify.baseline.model import Baseline, Entry
 from gradverify.baseline.read import parse, read_baseline
 from gradverify.baseline.write import to_yaml
-from gradverify.catalogue import known_checks
+from gradverify.catalogue import causes, known_checks
 
 CODES = ("GV101", "GV102", "GV307", "GV904")
 SPRING = datetime.date(2026, 4, 1)
@@ -100,7 +100,7 @@ WORDS = st.text(min_size=1).filter(lambda text: text.strip() and not any(0xD800 
         of=st.none() | WORDS,
         wrt=st.none() | WORDS,
         total=st.integers(1, 2**63 - 1),
-        cause=st.none() | WORDS,
+        cause=st.none() | st.sampled_from(causes()),
         reason=WORDS | st.sampled_from(["null", "1e5", "a: b", "# x", "a #b", "- a", "'", '"', "\\", "true", "1" * 99]),
         expires=st.none() | st.dates(min_value=datetime.date(1000, 1, 1)),
     )
@@ -141,6 +141,7 @@ OLD = (
         (GOOD.replace("9", "0"), "b.yaml:6:12: known[0].total: expected a whole number from 1 to "),
         (GOOD + "    wrt: 3\n", "b.yaml:7:10: known[0].wrt: expected text, found the whole number 3"),
         (GOOD + "    check: gradchek\n", "b.yaml:7:12: known[0].check: `gradchek` is not known (did you mean"),
+        (GOOD + "    cause: constant-facto\n", "b.yaml:7:12: known[0].cause: there is no cause `constant-facto` (did"),
         (GOOD + "    expires: 2026-02-30\n", "b.yaml:7:14: known[0].expires: text '2026-02-30' is no date: "),
         (GOOD + "    expires: tomorrow\n", "b.yaml:7:14: known[0].expires: expected a date as 2026-12-31, found text"),
         (GOOD + "    expires: 20261231\n", "b.yaml:7:14: known[0].expires: expected a date as 2026-12-31, found the"),
