@@ -38,7 +38,8 @@ Remembered = dict[tuple[Node, tuple[tuple[str, int], ...]], Input | BadValueErro
 def read_case(raw: RawCase, folder: Path, remembered: Remembered) -> SpecCase:
     """Return the case; its name is "" where the document gives none. Raises BadValueError with all that is wrong."""
     issues: list[Issue] = []
-    document = _collect(issues, lambda: validate(Document, _without_input_values(raw.node)))
+    others = ("cases",) if raw.name is None else ()
+    document = _collect(issues, lambda: validate(Document, _without_input_values(raw.node), others))
     target = _collect(issues, lambda: _read_target("function", raw.node, folder))
     surrogate = _collect(issues, lambda: _read_target("surrogate", raw.node, folder))
     reference = _collect(issues, lambda: _read_target("reference", raw.node, folder))
@@ -50,8 +51,8 @@ def read_case(raw: RawCase, folder: Path, remembered: Remembered) -> SpecCase:
         issues += explore_issues(document.explore, document.dims, read)
     if issues or document is None or target is None:
         raise BadValueError(*issues)
-    others = {"surrogate": surrogate, "reference": reference}
-    return _spec_case(raw, document, target, others, inputs)
+    beside = {"surrogate": surrogate, "reference": reference}
+    return _spec_case(raw, document, target, beside, inputs)
 
 
 def _collect(issues: list[Issue], read: Callable[[], Any]) -> Any:

@@ -19,13 +19,16 @@ _STANDS_FOR = {
 }
 
 
-def validate(model: type[ModelT], plain: dict[str, Any]) -> ModelT:
-    """Return the mapping as a model; raises BadValueError with everything that is wrong with it."""
+def validate(model: type[ModelT], plain: dict[str, Any], others: tuple[str, ...] = ()) -> ModelT:
+    """Return the mapping as a model; raises BadValueError with everything that is wrong with it.
+
+    `others` are keys that are known too, and were read already.
+    """
     try:
         return model.model_validate(plain)
     except ValidationError as raised:
         details = raised.errors(include_url=False, include_input=False)
-        known = tuple(model.model_fields)
+        known = (*model.model_fields, *others)
         raise BadValueError(*(issue for detail in details for issue in _issues(detail, known, plain))) from None
 
 
