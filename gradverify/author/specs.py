@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gradverify.author.finding.model import Finding, Found
-from gradverify.author.inferring.model import Inferred, Question
+from gradverify.author.inferring.model import Inferred, Question, with_advice
 from gradverify.author.writing import draw_key, spec_of, spec_path
 from gradverify.case import TargetProblem
 from gradverify.result import without_output
@@ -81,7 +81,7 @@ def author(
 
 def _unread(found: Found) -> Inferred:
     """Return the draft of a function whose module was not imported."""
-    return Inferred(inputs=_as_written(found), reason=f"{without_output(found.unread)}; say the inputs")
+    return Inferred(inputs=_as_written(found), reason=with_advice(without_output(found.unread)))
 
 
 def _as_written(found: Found) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -125,3 +126,39 @@ def test_a_function_that_autograd_refuses_is_inferred(module: Path) -> None:
 def test_shapes_that_are_broadcast_and_refused_are_a_draft(module: Path) -> None:
     """With an x of one dimension, forward runs and backward does not: that says nothing of a right function."""
     assert "say the inputs" in inferred(module, "Turned").reason
+
+
+RAISING = """
+import sys
+
+import torch
+
+
+class Raising(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        {statement}
+
+    @staticmethod
+    def backward(ctx, g):
+        return g
+"""
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("sys.exit(5)", "SystemExit: 5, in N tries; say the inputs"),
+        ("sys.exit('not on this machine')", "SystemExit: not on this machine, in N tries; say the inputs"),
+        ("{}['a key']", "KeyError: 'a key', in N tries; say the inputs"),
+        ("raise ValueError('boom')", "ValueError: boom, in N tries; say the inputs"),
+        ("raise ValueError", "ValueError, in N tries; say the inputs"),
+        ("raise ValueError('x is bad')", "'x is bad', in N tries; say the inputs"),
+        ("import absent.part", "'No module named 'absent'', in N tries; `absent` must be installed"),
+    ],
+)
+def test_the_reason_of_a_draft_says_what_was_raised(tmp_path: Path, statement: str, said: str) -> None:
+    file = tmp_path / "raising.py"
+    file.write_text(RAISING.format(statement=statement), encoding="utf-8")
+    reason = inferred(file, "Raising").reason
+    assert re.sub("in [0-9,]+ (try|tries)", "in N tries", reason) == f"could not infer x: forward raised {said}"

@@ -167,6 +167,14 @@ def test_what_crashes_costs_its_own_function_only(package: Path) -> None:
     }
 
 
+def test_a_missing_module_must_be_installed(package: Path) -> None:
+    write(package / "several", "lacks", at_import="import absent")
+    made = gradverify(package, "init", "several")
+    assert made.returncode == 0, made.stderr
+    reason = "importing several.lacks raised ModuleNotFoundError: No module named 'absent' (several/lacks.py:4)"
+    assert drafts(package)["lacks"] == f'draft: "{reason}; `absent` must be installed"'
+
+
 def test_what_hangs_costs_its_own_function_only(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(package / "several", "hang_forward", in_forward=HANG)
     write(package / "several", "hang_import", at_import=HANG)

@@ -109,11 +109,16 @@ def _differentiated(problem: Problem) -> Tried:
 
 
 def _text(error: BaseException) -> str:
-    """Return the first line of an exception in quotes, with its type where that alone says what it is."""
+    """Return the first line of an exception in quotes, or its type first where the text alone does not say what it is.
+
+    That is a single word, the key of a KeyError, or how the process was to exit.
+    """
     try:
         lines = str(error).strip().splitlines()
     except Exception:
         lines = []
     first = lines[0].strip() if lines else ""
     short = first if len(first) <= 120 else f"{first[:120]} …"
-    return f"'{short}'" if short and not isinstance(error, KeyError) else f"{type(error).__name__} {short}".strip()
+    if len(first.split()) > 1 and isinstance(error, Exception) and not isinstance(error, KeyError):
+        return f"'{short}'"
+    return f"{type(error).__name__}: {short}" if short else type(error).__name__

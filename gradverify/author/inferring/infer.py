@@ -13,7 +13,7 @@ import torch
 
 from gradverify.author.inferring.attempt import Tried, attempt
 from gradverify.author.inferring.choices import Subject, kinds_of
-from gradverify.author.inferring.model import Inferred, Question
+from gradverify.author.inferring.model import Inferred, Question, with_advice
 from gradverify.author.inferring.naming import shared_names, with_sizes
 from gradverify.author.inferring.roles import Kind
 from gradverify.author.inferring.search import Record, Success, search, unmakeable
@@ -149,4 +149,4 @@ def _reason(subjects: Sequence[Subject], record: Record) -> str:
     why = next((each for each in common if _NO_GPU in each), common[0])  # only right shapes come as far as a kernel
     tries = "1 try" if record.tries == 1 else f"{record.tries:,} tries"
     verb = why if why.split()[0] in ("forward", "backward", "gradverify") else f"forward {why}"
-    return f"could not infer {names}: {verb}, in {tries}; say the inputs"
+    return with_advice(f"could not infer {names}: {verb}, in {tries}")

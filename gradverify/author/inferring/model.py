@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from gradverify.case import Target
+
+_NO_MODULE = re.compile(r"No module named '([^']+)'[^;]*")  # what Python says, without a hint after it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,3 +31,11 @@ class Inferred:
     dtype: str = "float64"
     interpreted: bool = False  # they run with Triton's interpreter
     reason: str = ""  # why none were found; "" if some were
+
+
+def with_advice(reason: str) -> str:
+    """Return the reason for a draft with what to do: inputs do not help where a module is missing."""
+    missing = _NO_MODULE.search(reason)
+    if missing is not None and missing.end() == len(reason):
+        return f"{reason}; `{missing[1]}` must be installed"
+    return f"{reason}; say the inputs"
