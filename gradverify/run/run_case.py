@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from gradverify.case import Absence, Case, Literal, TensorInput, Trying, Values
+from gradverify.case import Absence, Case, ListInput, Literal, TensorInput, Trying, Values
 from gradverify.core.model.limits import Deadline
 from gradverify.core.model.problem import Problem
 from gradverify.errors import InputError, what_is_lacking
@@ -28,6 +28,8 @@ from gradverify.run.source import source_in_graph, source_of
 from gradverify.run.surrogate import Surrogate, surrogate_of
 from gradverify.run.task import Progress
 from gradverify.run.usage.measure import measure, with_times
+from gradverify.spec.flow import flow
+from gradverify.spec.wording import found, shortened
 
 OnProgress = Callable[[Progress], None]
 
@@ -141,6 +143,10 @@ def _nothing_to_differentiate(case: Case) -> str:
             return f"{_NOTHING}; `{name}` is the list {given.value}, a tensor of that shape is {{shape: {given.value}}}"
         if isinstance(given, TensorInput) and isinstance(given.origin, Values) and given.requires_grad is not False:
             return f"{_NOTHING}; the values of `{name}` are whole numbers, write 1.0 for 1 to differentiate by it"
+    if not any(isinstance(given, TensorInput | ListInput) for given in case.inputs.values()):
+        for name, given in case.inputs.items():
+            if isinstance(given, Literal) and _is_of_numbers(given.value):
+                return f"{_NOTHING}; `{name}` is {_as_tensor(name, given.value)}"
     return _NOTHING
 
 
@@ -155,3 +161,23 @@ def _raised(case: Case, error: BaseException, source: Source | None, started: fl
     code = "GV906" if is_out_of_memory(error) else "GV902"
     message = str(error) if isinstance(error, InputError) else describe(error)
     return could_not_run(case, code, message, source=source, seconds=time.perf_counter() - started)
+
+
+def _is_of_numbers(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return bool(value) and all(map(_is_of_numbers, value))
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _as_tensor(name: str, value: Any) -> str:
+    """Return what a number, or list of numbers, is, and how to write a tensor instead."""
+    many = isinstance(value, list | tuple)
+    text = "a list of numbers, a tensor of them" if many else f"{found(value)}, a tensor of that value"
+    text += f" is {shortened(flow({'values': _as_floats(value)}))}"
+    if isinstance(value, int) and value > 0:
+        text += f", one of that size {{shape: [{value}]}}, or {name}:{value} on the command line"
+    return text
+
+
+def _as_floats(value: Any) -> Any:
+    return [_as_floats(each) for each in value] if isinstance(value, list | tuple) else float(value)

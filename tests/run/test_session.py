@@ -10,6 +10,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -155,6 +156,29 @@ def test_nothing_to_differentiate_and_invalid_inputs_are_errors(engine: Engine) 
     assert found["Square"].message.endswith("`x` is the list [4, 3], a tensor of that shape is {shape: [4, 3]}")
     assert found["integers"].message.startswith("GV907: nothing to differentiate")
     assert found["square"].message == "GV902: input `x`: torch has no dtype called `float63`"
+
+
+@pytest.mark.parametrize(
+    ("value", "hint"),
+    [
+        (3, "is the whole number 3, a tensor of that value is {values: 3.0}, one of that size {shape: [3]}, or x:3 on"),
+        (3.5, "is the number 3.5, a tensor of that value is {values: 3.5}"),
+        ([1.0, 2.0], "is a list of numbers, a tensor of them is {values: [1.0, 2.0]}"),
+        ([[1, 2], [3, 4]], "is a list of numbers, a tensor of them is {values: [[1.0, 2.0], [3.0, 4.0]]}"),
+        (True, ""),
+        (["a", 1.0], ""),
+    ],
+)
+def test_numbers_in_place_of_a_tensor_say_how_to_write_one(engine: Engine, value: Any, hint: str) -> None:
+    (result,) = run([case("Square", inputs={"x": Literal(value=value)})], engine).values()
+    _, requires_grad, said = result.message.partition("requires grad")
+    assert (requires_grad, said.startswith(f"; `x` {hint}") if hint else not said) == ("requires grad", True), said
+
+
+def test_a_number_beside_a_tensor_gets_no_hint(engine: Engine) -> None:
+    untracked = replace(case("square").inputs["x"], requires_grad=False)
+    (result,) = run([case("square", inputs={"x": untracked, "factor": Literal(value=3)})], engine).values()
+    assert result.message.endswith("requires grad")
 
 
 def test_a_device_that_is_not_there_is_a_skip_unless_it_is_required(engine: Engine) -> None:
