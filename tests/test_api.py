@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import pickle
 import random
 import re
@@ -261,11 +262,22 @@ def test_a_line_that_raised_is_relative_to_where_one_is(monkeypatch: pytest.Monk
     assert found.message.endswith(" in raising)")
 
 
+def test_a_line_is_relative_to_where_one_was_before_forward_changed_the_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(Path(__file__).parent)
+    found, *_ = gradverify.verify(moving, (double([0.5]),)).checks
+    assert found.message.startswith("forward raised ValueError: no (test_api.py:")
+
+
 def unsteady(x: torch.Tensor) -> torch.Tensor:
     return x * next(_NUMBERS)
 
 
 _NUMBERS = itertools.count(1.0)
+
+
+def moving(x: torch.Tensor) -> torch.Tensor:
+    os.chdir(os.sep)
+    raise ValueError("no")
 
 
 def raising(x: torch.Tensor) -> torch.Tensor:

@@ -12,11 +12,12 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "gradverify"
 
 # Each room and the rooms it may import from; everything may import the ground floor.
-GROUND = {"errors", "result", "case", "serial", "catalogue", "problem", "size", "usage", "formula"}
+GROUND = {"errors", "result", "case", "serial", "catalogue", "problem", "paths", "size", "usage", "formula"}
 MAY_IMPORT = {
     "errors": set(),
     "catalogue": set(),
     "serial": {"errors"},
+    "paths": set(),
     "size": set(),
     "formula": {"errors"},
     "usage": set(),

@@ -27,6 +27,7 @@ from gradverify.case import (
 from gradverify.core.model.generators import restored_generators
 from gradverify.core.model.tensor_kinds import is_special, why_unreadable
 from gradverify.exploration.inputs import described
+from gradverify.paths import shown_from_here
 from gradverify.report.explored_view import exploration_text
 from gradverify.report.notebook import exploration_html
 from gradverify.result import Exploration
@@ -128,7 +129,7 @@ def explore(
         ),
     )
     gpus = tuple(sorted({value.device.index or 0 for value in floating if value.is_cuda}))
-    with restored_generators(gpus), _one_thread(), unobserved():
+    with restored_generators(gpus), _one_thread(), shown_from_here(), unobserved():
         found = explored(case, function, reference, Exploring(budget=budget), _ignored)
     return Explored(**{field.name: getattr(found, field.name) for field in fields(found)})
 

@@ -17,6 +17,7 @@ from gradverify.core.model.generators import restored_generators
 from gradverify.core.model.limits import Deadline, deadline_in
 from gradverify.core.model.problem import Problem, bind, gpus_of
 from gradverify.errors import InputError
+from gradverify.paths import shown_from_here
 from gradverify.report.notebook import case_html, case_text
 from gradverify.result import CaseResult, Verdict, worst
 from gradverify.run.call import Call, arrange
@@ -111,7 +112,7 @@ def verify(
         problem = replace(problem, on_cpu=_on_cpu(function, tuple(inputs), names, _keywords(kwargs)))
     dtype = _common(str(primal.tensor.dtype).removeprefix("torch.") for primal in problem.primals)
     asked = default_checks(has_reference=reference is not None, dtype=dtype) if checks is None else tuple(checks)
-    with restored_generators(gpus_of(problem)), tf32_switched(on=settings.tf32), unobserved():
+    with restored_generators(gpus_of(problem)), tf32_switched(on=settings.tf32), shown_from_here(), unobserved():
         results = run_checks(problem, asked, dict.fromkeys(asked, settings))
         measured = measure(problem)
         results = with_second_opinion(problem, results)

@@ -14,6 +14,7 @@ from gradverify.core.model.problem import Named, Primal, Problem
 from gradverify.core.model.tape import Rejected
 from gradverify.core.model.tensor_kinds import why_unreadable
 from gradverify.errors import EvaluationError, SurrogateError, what_is_lacking
+from gradverify.paths import shown_path
 from gradverify.problem import OUT_OF_TIME, broken_off
 from gradverify.result import CheckResult, Evaluations, Finding, Verdict
 
@@ -119,15 +120,7 @@ def _place(trace: TracebackType | None) -> str:
     """Return ` (file:line in function)` of the innermost frame in the user's own code."""
     ours = tuple(_folders(_OURS))
     frames = [frame for frame in traceback.extract_tb(trace) if not _is_below(frame.filename, ours)]
-    return f" ({_shown(frames[-1].filename)}:{frames[-1].lineno} in {frames[-1].name})" if frames else ""
-
-
-def _shown(filename: str) -> str:
-    """Return a path relative to the current directory if it lies below it."""
-    try:
-        return str(Path(filename).relative_to(Path.cwd()))
-    except (ValueError, OSError):
-        return filename
+    return f" ({shown_path(frames[-1].filename)}:{frames[-1].lineno} in {frames[-1].name})" if frames else ""
 
 
 def _folders(packages: Iterable[str]) -> Iterator[Path]:

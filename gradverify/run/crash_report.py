@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from gradverify.run.describe_exception import is_own_file, is_user_file, shown_path
+from gradverify.paths import shown_path
+from gradverify.run.describe_exception import is_own_file, is_user_file
 
 _LEAD = 0.25  # seconds between the traceback and the time limit, at most
 _LEAD_SHARE = 0.1  # the same as a share of the time limit, at most

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import traceback
-from functools import lru_cache
 from pathlib import Path
 
 import gradverify
 from gradverify.errors import EvaluationError
+from gradverify.paths import shown_path
 
 _LONGEST = 2000  # characters of an exception's text that are kept
 _OURS = Path(gradverify.__file__).resolve().parent
@@ -25,20 +25,6 @@ def describe(error: BaseException) -> str:
         message = f"SystemExit by sys.exit({text})"
     line = _user_line(original)
     return f"{message} ({line})" if line else message
-
-
-def shown_path(file: str) -> str:
-    """Return a path below the current directory as a relative one, any other unchanged."""
-    try:
-        return _relative(file, Path.cwd())
-    except OSError:
-        return file
-
-
-@lru_cache(maxsize=256)
-def _relative(file: str, folder: Path) -> str:
-    path, above = Path(file).resolve(), folder.resolve()
-    return str(path.relative_to(above)) if path.is_relative_to(above) else file
 
 
 def _text_of(error: BaseException) -> str:

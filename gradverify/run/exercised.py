@@ -20,8 +20,8 @@ from gradverify.errors import USER_ERRORS
 from gradverify.exploration.exercised.functions import functions_of, functions_together
 from gradverify.exploration.exercised.uncovered import may_be_uncovered, uncovered
 from gradverify.exploration.exercised.watch import watch
+from gradverify.paths import shown_path
 from gradverify.result import Uncovered
-from gradverify.run.describe_exception import shown_path
 
 
 def not_exercised(problem: Problem, target: Any, seed: int) -> tuple[Uncovered, ...]:

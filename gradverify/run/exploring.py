@@ -17,10 +17,10 @@ from gradverify.diagnosis.diagnose import diagnose
 from gradverify.evidence import undiagnosed
 from gradverify.exploration.search import OnTry, explore
 from gradverify.exploration.tools import Tools
+from gradverify.paths import shown_path
 from gradverify.result import CheckResult, Exploration
 from gradverify.run.arguments import make_argument
 from gradverify.run.build import build
-from gradverify.run.describe_exception import shown_path
 from gradverify.run.exercised import functions_under_test
 from gradverify.run.run_checks import settings_of
 from gradverify.run.signature import forward_parameters

@@ -17,7 +17,8 @@ import torch
 
 from gradverify.case import Absence, Target, TargetProblem
 from gradverify.errors import TargetError, what_is_lacking
-from gradverify.run.describe_exception import describe, shown_path
+from gradverify.paths import shown_path
+from gradverify.run.describe_exception import describe
 from gradverify.run.siblings import importable, private_name, resolved
 
 _MOST_NAMES = 20

@@ -10,6 +10,7 @@ import torch
 from gradverify.case import Absence, Case, Target, TargetProblem
 from gradverify.core.model.limits import Deadline
 from gradverify.errors import NotOnThisMachine
+from gradverify.paths import shown_from_here
 from gradverify.run.arguments import seed_everything
 from gradverify.run.describe_exception import describe
 from gradverify.run.devices import available_devices
@@ -36,7 +37,7 @@ def run_work(
     The variables of `environment` are set before anything is imported, and nothing else has been run without them.
     The checks of a case stop at the deadline; `on_progress` is called with their results so far.
     """
-    with state_restored(state), unobserved():
+    with state_restored(state), shown_from_here(), unobserved():
         os.environ.update(environment)
         lacking = _why_not_prepared(environment)
         torch.set_num_threads(1)  # sums round the same with and without workers

@@ -15,8 +15,8 @@ from gradverify.core.model.generators import restored_generators
 from gradverify.core.model.limits import OutOfTime
 from gradverify.core.model.problem import Problem, gpus_of
 from gradverify.core.model.tape import record
+from gradverify.paths import shown_path
 from gradverify.result import Source
-from gradverify.run.describe_exception import shown_path
 
 _Function = type[torch.autograd.Function]
 

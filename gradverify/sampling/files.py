@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from gradverify.errors import InputError
+from gradverify.paths import shown_path
 
 _WITH_NAME = re.compile(r"(?P<file>.+\.(?:pt|pth|npy|npz)):(?P<name>.+)", re.IGNORECASE | re.DOTALL)
 
@@ -24,13 +25,13 @@ def read_tensor(path: str) -> Tensor:
     file, name = (match["file"], match["name"]) if match else (path, None)
     reader = _READERS.get(Path(file).suffix.lower())
     if reader is None:
-        raise InputError(f"{_shown(file)}: the name must end in {', '.join(_READERS)}")
+        raise InputError(f"{shown_path(file)}: the name must end in {', '.join(_READERS)}")
     try:
         content = reader(file, name)
     except InputError:
         raise
     except Exception as error:  # reading a damaged file may raise anything
-        raise InputError(f"{_shown(file)}: {_error_text(error)}") from error
+        raise InputError(f"{shown_path(file)}: {_error_text(error)}") from error
     return _as_tensor(content, file).detach()
 
 
@@ -51,7 +52,7 @@ def _chosen(content: Any, file: str, name: str | None) -> Any:
     """Return the only value, or the named one of several. Raises InputError."""
     if not isinstance(content, Mapping):
         if name is not None:
-            raise InputError(f"{_shown(file)}: holds one {type(content).__name__}, so `:{name}` names nothing")
+            raise InputError(f"{shown_path(file)}: holds one {type(content).__name__}, so `:{name}` names nothing")
         return content
     if name is None and len(content) == 1:
         return next(iter(content.values()))
@@ -59,7 +60,7 @@ def _chosen(content: Any, file: str, name: str | None) -> Any:
         return content[name]
     names = ", ".join(map(str, content))
     wanted = f"has no `{name}`" if name is not None else f"holds {len(content)} tensors"
-    raise InputError(f"{_shown(file)}: {wanted}; name one of them as {Path(file).name}:NAME ({names})")
+    raise InputError(f"{shown_path(file)}: {wanted}; name one of them as {Path(file).name}:NAME ({names})")
 
 
 def _as_tensor(content: Any, file: str) -> Tensor:
@@ -67,20 +68,12 @@ def _as_tensor(content: Any, file: str) -> Tensor:
         try:
             return torch.from_numpy(content.astype(content.dtype.newbyteorder("="), order="C"))
         except TypeError as error:
-            raise InputError(f"{_shown(file)}: an array of {content.dtype} is not a tensor") from error
+            raise InputError(f"{shown_path(file)}: an array of {content.dtype} is not a tensor") from error
     if not isinstance(content, Tensor):
-        raise InputError(f"{_shown(file)}: holds a value of type {type(content).__name__}, not a tensor")
+        raise InputError(f"{shown_path(file)}: holds a value of type {type(content).__name__}, not a tensor")
     if content.layout is not torch.strided:
-        raise InputError(f"{_shown(file)}: a tensor of layout {content.layout} is not supported, make it dense")
+        raise InputError(f"{shown_path(file)}: a tensor of layout {content.layout} is not supported, make it dense")
     return content
-
-
-def _shown(file: str) -> str:
-    """Return a path below the current folder as a relative one, any other unchanged."""
-    try:
-        return str(Path(file).relative_to(Path.cwd()))
-    except (ValueError, OSError):
-        return file
 
 
 def _error_text(error: Exception) -> str:

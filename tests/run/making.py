@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from gradverify.case import Case, Normal, Target, TensorInput
+from gradverify.paths import shown_path
 from gradverify.result import CaseResult
-from gradverify.run.describe_exception import shown_path
 from gradverify.run.options import Event, Outcome, RunOptions
 from gradverify.run.session import run_cases
 from gradverify.run.task import Engine

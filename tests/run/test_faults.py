@@ -80,6 +80,13 @@ def test_a_file_in_the_place_of_the_notepad_is_not_written_to(engine: Engine, tm
     assert (tmp_path / "kept").read_text(encoding="utf-8") == "mine"
 
 
+def test_a_line_is_shown_as_before_forward_changed_the_folder(engine: Engine) -> None:
+    line = line_of('raise ValueError("moved")')
+    place = f"{SHOWN}/faults.py:{line} in move_and_raise"
+    (finding,) = run([case("move_and_raise", "faults.py")], engine)["move_and_raise"].checks[0].findings
+    assert (finding.code, finding.message) == ("GV902", f"forward raised ValueError: moved ({place})")
+
+
 @pytest.mark.parametrize("name", TIMEOUTS)
 def test_a_case_that_hangs_is_killed_at_its_time_limit(results: dict[str, CaseResult], name: str) -> None:
     line = line_of("ctypes.PyDLL(None).sleep(60)")

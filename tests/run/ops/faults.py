@@ -106,6 +106,11 @@ def nested(x):
     return max([x], key=nested)  # through C, so that the stack itself overflows
 
 
+def move_and_raise(x):
+    os.chdir("/")
+    raise ValueError("moved")
+
+
 def interrupt(x):
     raise KeyboardInterrupt
 
