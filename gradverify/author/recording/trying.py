@@ -146,7 +146,8 @@ def _drop_recorded_that_do_not_run(searches: Sequence[_Search], folders: Sequenc
         elif result.dtype in NARROW and any(map(_is_compared, result.checks)):
             search.chosen = replace(search.chosen, compared=search.chosen.compared | {result.dtype})
 
-    _run(texts, judge, engine, checks=(*_CHECKS, _REFERENCE), timeout=2 * _SHORT)
+    narrow = any(case_dtype(each) in NARROW for search in searches for each in search.group.signatures)
+    _run(texts, judge, engine, checks=(*_CHECKS, _REFERENCE) if narrow else _CHECKS, timeout=2 * _SHORT)
 
 
 def _run(
