@@ -58,7 +58,7 @@ def test_of_an_endless_exception_torchs_line_is_short_too() -> None:
 def test_where_one_step_is_too_coarse_the_bars_say_so() -> None:
     ours, theirs, reason = beside(checked(torch.log, double([1e-5, 1.0])))
     assert (ours, theirs) == ("pass", "fail")
-    assert "its one step of 1e-6 is not accurate enough here" in reason
+    assert "its one step of 1e-6 is not accurate enough here, or backward does not return the same" in reason
 
 
 def test_torch_is_skipped_on_large_inputs_and_on_request() -> None:
