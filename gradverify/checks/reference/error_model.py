@@ -75,7 +75,7 @@ class JudgedTensor:
 class _Errors:
     """The errors of one tensor beside what is accepted."""
 
-    size: Tensor  # (n,)
+    error: Tensor  # (n,) magnitudes
     allowed: Tensor  # (n,)
     wrong: Tensor  # (n,) bool
     factor: float  # common factor
@@ -127,9 +127,9 @@ def judge_tensor(sample: Sample, precision: Precision, terms: int) -> JudgedTens
     nonzero, rounded = size > 0, _is_rounded(sample, limits, precision)
     not_finite = differ_in_finiteness(sample, held, rounded)
     return JudgedTensor(
-        error=(found.size * unit).masked_fill_(not_finite, math.inf),
+        error=(found.error * unit).masked_fill_(not_finite, math.inf),
         allowed=found.allowed * unit,
-        ulps=(found.size / ulp(size, inside)).masked_fill_(not_finite, math.inf),
+        ulps=(found.error / ulp(size, inside)).masked_fill_(not_finite, math.inf),
         wrong=found.wrong | not_finite,
         not_finite=not_finite,
         unjudged=unknown & ~not_finite & ~rounded,
@@ -157,7 +157,7 @@ def _errors(judged: Sample, value: Tensor, size: Tensor, limits: _Limits) -> _Er
         elif by_factor:
             allowed = limits.factor * size
             wrong = error > allowed
-    return _Errors(size=error, allowed=allowed, wrong=wrong, factor=factor, by_factor=by_factor)
+    return _Errors(error=error, allowed=allowed, wrong=wrong, factor=factor, by_factor=by_factor)
 
 
 def error_factor(precision: Precision, terms: int) -> float:
