@@ -21,7 +21,7 @@ from gradverify.author.recording.sizes import Named, Sizes, named_sizes
 
 MOST_RECORDED = 3  # cases at recorded sizes
 _DEFAULT_DTYPE = "float64"
-NARROW = ("bfloat16", "float16")  # differences of a forward in these show little
+LOW_PRECISION = ("bfloat16", "float16")  # differences of a forward in these show little
 _COMPARED = ("reference", "contract")  # checks of a case in them
 _LONG = 600  # seconds for a case that takes long
 
@@ -38,7 +38,7 @@ class Plan:
     why_not_recorded: str = ""  # why they are none
     patient: bool = False  # the recorded sizes take long
     draft: str = ""  # why the document is only a draft
-    compared: frozenset[str] = frozenset()  # narrow dtypes in which torch's own derivative can be compared with
+    compared: frozenset[str] = frozenset()  # dtypes in which torch's own derivative serves as a reference
     files: Mapping[tuple[int, str], str] | None = None  # of kept values, by number of the signature and input
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
-from gradverify.author.recording.documents import NARROW, Plan, as_draft, case_dtype, document_of, double_of
+from gradverify.author.recording.documents import LOW_PRECISION, Plan, as_draft, case_dtype, document_of, double_of
 from gradverify.author.recording.groups import Group, is_differentiable, tensors_of, why_no_word
 from gradverify.author.recording.sizes import smaller_sizes
 from gradverify.problem import OUT_OF_TIME, ran_out_of_time
@@ -143,11 +143,11 @@ def _drop_recorded_that_do_not_run(searches: Sequence[_Search], folders: Sequenc
             search.chosen = replace(search.chosen, patient=True)
         elif isinstance(result, str) or result.verdict is Verdict.ERROR:
             search.chosen = replace(search.chosen, recorded=False, why_not_recorded=why)
-        elif result.dtype in NARROW and any(map(_is_compared, result.checks)):
+        elif result.dtype in LOW_PRECISION and any(map(_is_compared, result.checks)):
             search.chosen = replace(search.chosen, compared=search.chosen.compared | {result.dtype})
 
-    narrow = any(case_dtype(each) in NARROW for search in searches for each in search.group.signatures)
-    _run(texts, judge, engine, checks=(*_CHECKS, _REFERENCE) if narrow else _CHECKS, timeout=2 * _SHORT)
+    is_low = any(case_dtype(each) in LOW_PRECISION for search in searches for each in search.group.signatures)
+    _run(texts, judge, engine, checks=(*_CHECKS, _REFERENCE) if is_low else _CHECKS, timeout=2 * _SHORT)
 
 
 def _run(
