@@ -44,7 +44,7 @@ class Success:
     @property
     def has_dimensions(self) -> bool:
         """True if some tensor has dimensions."""
-        return any(each["shape"] for each in _shaped(self.inputs))
+        return any(_dimensions(self.inputs).values())
 
 
 @dataclass(slots=True, kw_only=True)
@@ -151,15 +151,15 @@ def _better(best: Success | None, other: Success) -> Success:
     """
     if best is None or other.score != best.score:
         return other if best is None or other.score > best.score else best
-    is_larger = all(
-        len(one["shape"]) <= len(another["shape"])
-        for one, another in zip(_shaped(best.inputs), _shaped(other.inputs), strict=False)
-    )
+    before, after = (_dimensions(each.inputs) for each in (best, other))
+    is_larger = all(after.get(name, 0) >= dimensions for name, dimensions in before.items())
     return other if other.fits and not best.fits and is_larger else best
 
 
-def _shaped(inputs: Inputs) -> list[Mapping[str, Any]]:
-    return [each for value in inputs.values() for each in _tensors(value) if "shape" in each]
+def _dimensions(inputs: Inputs) -> dict[str, int]:
+    """Return the number of dimensions of each input with a shape, the largest of those in a list."""
+    shapes = {name: [each["shape"] for each in _tensors(value) if "shape" in each] for name, value in inputs.items()}
+    return {name: max(map(len, found)) for name, found in shapes.items() if found}
 
 
 def _tensors(value: Any) -> list[Mapping[str, Any]]:
