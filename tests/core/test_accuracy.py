@@ -192,3 +192,20 @@ def test_enormous_input_hides_no_error_in_others(share: float) -> None:
             return share * grad * (w.sin() + w * w.cos()), 2 * other
 
     assert gradcheck(Stamped.apply, double([0.6, 1.4]), double([1.7e9])).mismatched == 2
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0, 2.0])
+def test_inputs_of_other_units_hide_no_error(share: float) -> None:
+    class ProductAndQuotient(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, time: Tensor, speed: Tensor) -> Tensor:
+            ctx.save_for_backward(time, speed)
+            return torch.stack([time * speed, time / speed])
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+            time, speed = ctx.saved_tensors
+            return grad[0] * speed + grad[1] / speed, grad[0] * time - share * grad[1] * time / speed**2
+
+    found = gradcheck(ProductAndQuotient.apply, double([1e-9, 2e-9]), double([3e8, 4e8]))
+    assert found.mismatched == (0 if share == 1 else 2)

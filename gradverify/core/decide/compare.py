@@ -35,7 +35,7 @@ class EntryTolerance:
 
     rtol: float
     floor: float  # the part of atol that is the same for all entries
-    row_column_size: Tensor  # (C, m) the smaller of the largest claims in the entry's row and in its column
+    row_column_size: Tensor  # (C, m) largest claim beside the entry: see `row_column_size`
     scale: Tensor  # (C, m) magnitude that an error bar is compared with, if larger than the entry
     largest: Tensor  # (m,) largest claim for each output tensor; error bars at an edge are compared with it
     order: int  # of the derivative: 2 where the forward is a vjp
@@ -65,13 +65,17 @@ def relative_tolerance(tolerances: Tolerances, dtypes: Iterable[torch.dtype]) ->
     return max((_RTOL[dtype] for dtype in real if dtype in _RTOL), default=_RTOL[torch.float64])
 
 
-def row_column_size(column_groups: ColumnGroups, size: Tensor) -> Tensor:
-    """Return the smaller of the row's and the column's largest magnitude, (M, m); `size` (M, m) is |claimed|."""
+def row_column_size(column_groups: ColumnGroups, size: Tensor, length: Tensor) -> Tensor:
+    """Return the smaller of the row's and the column's largest magnitude, (M, m).
+
+    `size` (M, m) is |claimed|, `length` (n,) are the length scales that the inputs' tensors share. Inputs may have
+    different units, so the row's largest is also taken of the changes of the output over these lengths.
+    """
     if not size.numel():
         return size
+    column = value_of_column(column_groups, slice(None), largest_by_column(column_groups, size))
     return torch.minimum(
-        size.amax(dim=0, keepdim=True),
-        value_of_column(column_groups, slice(None), largest_by_column(column_groups, size)),
+        torch.minimum(size.amax(dim=0, keepdim=True), column), _largest_change(column_groups, size, length, 0.0)
     )
 
 
@@ -83,8 +87,13 @@ def resolution_scale(column_groups: ColumnGroups, size: Tensor, value: Tensor, l
     """
     if not size.numel():
         return size
+    return _largest_change(column_groups, size, length, at_least=NEGLIGIBLE * value)
+
+
+def _largest_change(column_groups: ColumnGroups, size: Tensor, length: Tensor, at_least: Tensor | float) -> Tensor:
+    """Return the derivatives that change the output over `length` as much as the largest of the row does, (M, m)."""
     lengths = value_of_column(column_groups, slice(None), length)
-    return torch.maximum((size * lengths).amax(dim=0), NEGLIGIBLE * value).unsqueeze(0) / lengths
+    return (size * lengths).amax(dim=0).clamp(min=at_least).unsqueeze(0) / lengths
 
 
 def threshold_of(allowance: EntryTolerance) -> float:

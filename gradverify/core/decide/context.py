@@ -64,7 +64,7 @@ def along_line(context: JudgingContext, direction: Tensor, claimed: Tensor) -> J
     allowance = replace(
         context.allowance,
         rtol=0.0,  # the claim is a sum of measured numbers
-        row_column_size=row_column_size(groups, size),
+        row_column_size=row_column_size(groups, size, direction),
         scale=resolution_scale(groups, size, context.sampled.size, direction),
     )
     return replace(context, lengths=lengths, column_groups=groups, claimed=claims, allowance=allowance, sparse=True)
@@ -85,23 +85,30 @@ def judging_context(
         reconsider=measured.reconsider,
         column_groups=column_groups,
         claimed=claimed,
-        allowance=allowance_of(sampled, lengths.step, column_groups, size, largest, measured.settings),
+        allowance=allowance_of(sampled, lengths.step, lengths.shared, column_groups, size, largest, measured.settings),
         lasting_noise=cache(lambda: persistent_noise(sampled, lengths)),
         changes_at_small_steps=cache(lambda: not_rounded_beside_one(sampled, lengths)),
     )
 
 
 def allowance_of(
-    sampled: Sampler, step: Tensor, column_groups: ColumnGroups, size: Tensor, largest: Tensor, settings: Settings
+    sampled: Sampler,
+    step: Tensor,
+    shared: Tensor,
+    column_groups: ColumnGroups,
+    size: Tensor,
+    largest: Tensor,
+    settings: Settings,
 ) -> EntryTolerance:
     """Return the tolerances of every entry; `size` (M, m) is the magnitude of the claims.
 
-    `step` (n,) are the length scales of the steps, `largest` () or (m,) is the largest claim for each output tensor.
+    `step` and `shared` (n,) are length scales, as in `LengthScales`; `largest` () or (m,) is the largest claim for each
+    output tensor.
     """
     return EntryTolerance(
         rtol=relative_tolerance(settings.tolerances, sampled.dtypes),
         floor=absolute_floor(sampled, settings),
-        row_column_size=row_column_size(column_groups, size),
+        row_column_size=row_column_size(column_groups, size, shared),
         scale=resolution_scale(column_groups, size, sampled.size, step),
         largest=largest.expand(size.shape[1]),
         order=sampled.problem.order,

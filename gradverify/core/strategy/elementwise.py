@@ -149,7 +149,7 @@ def _screened(function: _Elementwise, samples: EntrywiseSamples, suspicious: Ten
     bends = bends if suspicious is None else bends.logical_or_(suspicious)
     groups = groups_by_input(len(claimed), claimed.shape[1], claimed.device)
     magnitude, largest, step = magnitude_of(claimed), function.largest(), function.length.flatten()
-    allowance = allowance_of(function.sampled, step, groups, magnitude, largest, function.settings)
+    allowance = allowance_of(function.sampled, step, step, groups, magnitude, largest, function.settings)
     first = screened(claimed, allowance, estimate, bends)
     doubt = first.doubt.any(dim=0)
     sure, extremes = doubt.logical_not().nonzero().squeeze(1), Extremes()
