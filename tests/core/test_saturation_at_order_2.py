@@ -172,3 +172,13 @@ def test_rounding_in_a_saturated_second_derivative_is_no_kink(saturated: float, 
     wrong = gradgradcheck(lambda x: Tanh.apply(x, by), x)
     assert (wrong.verdict, wrong.mismatched, wrong.kinks) == (Verdict.FAIL, 1, 0)
     assert gradgradcheck(lambda x: Tanh.apply(x, (1.0, 1.0)), x).verdict is Verdict.PASS
+
+
+# Beside many others, an entry is moved by the part of its length scale that a random direction gives it.
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 3])
+def test_rounding_stairs_of_backward_pass_beside_a_thousand_entries(seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    saturated = -8.5 + 0.8 * torch.rand(100, generator=generator, dtype=torch.float64)
+    x = torch.cat([4 * torch.randn(2000, generator=generator, dtype=torch.float64), saturated])
+    assert gradgradcheck(written_out_gelu(0.0), x.requires_grad_()).verdict is Verdict.PASS

@@ -16,7 +16,7 @@ from gradverify.core.decide.verdict import Judged
 from gradverify.core.estimate.column_groups import ColumnGroups, groups_of_outputs
 from gradverify.core.estimate.stencil import InitialSamples, initial_samples
 from gradverify.core.forward.length_scales import LengthScales, scales
-from gradverify.core.forward.noise import Noise
+from gradverify.core.forward.noise import Noise, largest_change
 from gradverify.core.forward.repeatable import Repeatable
 from gradverify.core.forward.sampler import Sampler, magnitudes, restricted_to_outputs
 from gradverify.core.forward.step_noise import not_rounded_beside_one, persistent_noise
@@ -40,6 +40,7 @@ class JudgingContext:
     allowance: EntryTolerance
     lasting_noise: Callable[[], Tensor]  # () -> (m,), measured once: see `step_noise.persistent_noise`
     changes_at_small_steps: Callable[[], Tensor]  # () -> (m,) bool, once: see `step_noise.not_rounded_beside_one`
+    change_over_lengths: Callable[[], Tensor]  # () -> (m,), once: largest change if all inputs move by their lengths
     sparse: bool = False  # True if every second step of the ladder is enough
 
     @property
@@ -88,6 +89,7 @@ def judging_context(
         allowance=allowance_of(sampled, lengths.step, lengths.shared, column_groups, size, largest, measured.settings),
         lasting_noise=cache(lambda: persistent_noise(sampled, lengths)),
         changes_at_small_steps=cache(lambda: not_rounded_beside_one(sampled, lengths)),
+        change_over_lengths=cache(lambda: largest_change(sampled, lengths.nonzero)),
     )
 
 
@@ -140,6 +142,7 @@ def focused(context: JudgingContext, outputs: Tensor) -> JudgingContext:
         allowance=allowance,
         lasting_noise=lambda: context.lasting_noise()[outputs],
         changes_at_small_steps=lambda: context.changes_at_small_steps()[outputs],
+        change_over_lengths=lambda: context.change_over_lengths()[outputs],
     )
 
 

@@ -141,7 +141,8 @@ def confirmed_along_line(context: JudgingContext, chosen: Tensor, judged: Judged
         return confirmed
     near, judged, accused = focused(context, places), of_outputs(judged, places), accused[:, places]
     generator = Generator().manual_seed(len(chosen))
-    direction = _moving(near, chosen, random_magnitudes(near.lengths.step, generator).abs())
+    reach = 2 * near.lengths.step  # no input moves less than on the ladder of its own column
+    direction = _moving(near, chosen, random_magnitudes(reach, generator).abs())
     wrong = torch.where(accused, near.claimed[chosen] - judged.numeric, 0.0)
     total = sum_along(near, chosen, judged, direction / direction.max())
     error = sum_along(near, chosen, replace(judged, numeric=wrong), direction / direction.max()).value

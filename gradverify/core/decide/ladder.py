@@ -29,7 +29,7 @@ from gradverify.core.estimate.samples import (
 from gradverify.core.estimate.smoothness import constant_half_width, constant_tail, largest_changes
 from gradverify.core.estimate.stencil import sample
 from gradverify.core.estimate.tableau import coarse_steps, every_second, fine_steps, halving_steps
-from gradverify.core.forward.noise import Noise, largest_change, rounding_only
+from gradverify.core.forward.noise import Noise, rounding_only
 from gradverify.core.forward.sampler import Sampler, outputs_near
 from gradverify.core.model.magnitudes import any_set, largest_in_tensor
 from gradverify.core.tuning import CANCELLATION_UNITS, CLEARLY_ABOVE, CLEARLY_LESS, LOST_UNITS
@@ -247,9 +247,8 @@ def _saturation_error(context: JudgingContext, chosen: Tensor, seen: Tensor) -> 
     """Return the rounding error of a saturated backward, relative to the steepest slope; 0 at order 1; (C, m)."""
     if context.sampled.problem.order == 1:
         return torch.zeros_like(seen)
-    length = context.lengths.nonzero
-    change = largest_change(context.sampled, length)
-    steepest = change / value_of_column(context.column_groups, chosen, length)
+    length = value_of_column(context.column_groups, chosen, context.lengths.nonzero)
+    steepest = context.change_over_lengths() / length
     return _UNITS_OF_SLOPE * context.sampled.unit * torch.maximum(seen, steepest)
 
 
