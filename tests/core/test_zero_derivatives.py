@@ -225,3 +225,19 @@ def test_zero_claim_for_a_derivative_only_large_steps_show_fails(share: float) -
     weights = torch.ones_like(x).detach().index_fill(0, torch.tensor([20]), share)
     function = with_backward(lambda x: 20.0 + 1e-11 * x.sin().sum(), lambda grad, x: grad * 1e-11 * weights * x.cos())
     assert gradcheck(function, x).verdict is (Verdict.PASS if share else Verdict.FAIL)
+
+
+@pytest.mark.parametrize("offset", [1e8, 1e12, 1e13])
+def test_zero_claimed_beside_a_large_constant_part_fails(offset: float) -> None:
+    def wave(slope: float) -> Any:
+        return with_backward(lambda x: offset + x.sin(), lambda g, x: slope * g * x.cos())
+
+    x = double([-1.0, 0.0, 1.0, 2.0])
+    assert gradcheck(wave(1.0), x).verdict is Verdict.PASS
+    assert gradcheck(wave(0.0), x).mismatched == 4
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e8, 1e13])
+def test_zero_claimed_for_rounding_alone_passes(offset: float) -> None:
+    circle = with_backward(lambda x: offset + x.sin() ** 2 + x.cos() ** 2, lambda g, x: torch.zeros_like(x))
+    assert gradcheck(circle, double([-1.0, 0.0, 1.0, 2.0])).verdict is Verdict.PASS

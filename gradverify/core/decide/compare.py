@@ -178,13 +178,13 @@ def in_doubt(judged: Judged, suspicious: Tensor, own: Tensor, allowance: EntryTo
     """Mask of entries (C, m) to judge again: those that do not match, are suspicious, or have a wide error bar.
 
     The bar of a significant entry must not hide a relative error that is small but above rtol, and the bar of a
-    negligible entry must not hide a number as large as others in its row or column. `own` (C, m) is the magnitude of
-    the claims.
+    negligible entry must not hide a number as large as others in its row or column. Where the whole row and column are
+    claimed to be zero, it must not hide the size of the estimate itself. `own` (C, m) is the magnitude of the claims.
     """
     bar, doubt = BAR_FACTOR * judged.bar, (judged.code != Code.MATCH).logical_or_(suspicious)
     if not any_set(bar > max(DOUBT, allowance.rtol) * own):
         return doubt
-    return doubt.logical_or_(bar > _harmless_error(own, allowance))
+    return doubt.logical_or_(bar > _harmless_error(own, allowance, judged.numeric.abs()))
 
 
 def differs_clearly(judged: Judged) -> Tensor:
@@ -195,7 +195,7 @@ def differs_clearly(judged: Judged) -> Tensor:
 def largest_resolving_bar(own: Tensor, allowance: EntryTolerance) -> Tensor:
     """Return the largest error bars (C, m) by which claims of magnitude `own` that agree are not in doubt."""
     resolved = torch.maximum(own, allowance.scale).mul_(threshold_of(allowance))
-    return torch.minimum(_harmless_error(own, allowance), resolved).div_(BAR_FACTOR)
+    return torch.minimum(_harmless_error(own, allowance, torch.zeros_like(own)), resolved).div_(BAR_FACTOR)
 
 
 def is_significant(size: Tensor, beside: Tensor) -> Tensor:
@@ -203,11 +203,15 @@ def is_significant(size: Tensor, beside: Tensor) -> Tensor:
     return size > SIGNIFICANT * beside
 
 
-def _harmless_error(own: Tensor, allowance: EntryTolerance) -> Tensor:
-    """Return the errors (C, m) that ten error bars may hide, for claims of magnitude `own`; see `in_doubt`."""
+def _harmless_error(own: Tensor, allowance: EntryTolerance, size: Tensor) -> Tensor:
+    """Return the errors (C, m) that ten error bars may hide, for claims of magnitude `own`; see `in_doubt`.
+
+    `size` (C, m) is the magnitude of the estimates, 0 where the output does not change.
+    """
     beside = allowance.row_column_size
     neighbour = torch.where(beside > 0, beside, allowance.largest)  # the largest claim for rows or columns of zeros
     neighbour = torch.where(neighbour > 0, MARGINAL * neighbour, torch.inf)
+    neighbour = torch.where((beside == 0) & (size > 0), torch.minimum(neighbour, RESOLVED * size), neighbour)
     part = torch.where(is_significant(own, beside), min(RESOLVED, max(DOUBT, allowance.rtol)), RESOLVED)
     return torch.where(own <= _INSIGNIFICANT * beside, neighbour, part.mul_(own))
 
