@@ -17,6 +17,14 @@ from tests.specs.interpreted import can_interpret
 
 pytestmark = pytest.mark.slow  # each process that imports Triton takes seconds
 needs_triton = pytest.mark.skipif(not can_interpret(), reason="triton 3.7 is not installed")
+_HELPERS = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def total(x, y):
+    return tl.sum(x, axis=0) + tl.sum(y, axis=0)
+"""
 _KERNELS = """
 import json
 import torch
@@ -27,6 +35,7 @@ set_up()  # a second time changes nothing
 import triton
 import triton.language as tl
 from triton.language.extra import libdevice
+from helpers import total
 
 @triton.jit
 def operations(x_ptr, y_ptr, out_ptr, BLOCK: tl.constexpr):
@@ -59,6 +68,12 @@ def tanh(x_ptr, out_ptr, BLOCK: tl.constexpr):
 def bessel(x_ptr, out_ptr, BLOCK: tl.constexpr):
     place = tl.arange(0, BLOCK)
     tl.store(out_ptr + place, libdevice.j0(tl.load(x_ptr + place)))
+
+@triton.jit
+def totals(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    x = tl.load(x_ptr + tl.arange(0, BLOCK))
+    for place in range(3):
+        tl.store(out_ptr + place, total(x, x * place))
 
 @triton.autotune(configs=[triton.Config({"BLOCK": 8}), triton.Config({"BLOCK": 16})], key=["count"])
 @triton.jit
@@ -101,6 +116,12 @@ twice = torch.ones(20)
 tuned[lambda meta: (triton.cdiv(20, meta["BLOCK"]),)](twice, 20)
 answers["autotune"] = bool((twice == 2).all())
 answers["missing function"] = lacking(lambda: bessel[(1,)](wide, found, BLOCK=16))
+tanh[(1,)](wide + 1, found, BLOCK=16)
+answers["libdevice after an error"] = bool(torch.allclose(found, (wide + 1).tanh()))
+sums = torch.empty(2, 3)
+for each in sums:
+    totals[(1,)](wide + 1, each, BLOCK=16)
+answers["function of another module"] = bool(torch.allclose(sums, 16 * torch.tensor([1.0, 2.0, 3.0])))
 answers["driver"] = lacking(lambda: triton.runtime.driver.active.get_current_target())
 print(json.dumps(answers))
 """
@@ -111,6 +132,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
     """Run the kernels in a process of their own: the interpreter is for a whole process."""
     file: Path = tmp_path_factory.mktemp("kernels") / "kernels.py"
     file.write_text(_KERNELS, encoding="utf-8")
+    (file.parent / "helpers.py").write_text(_HELPERS, encoding="utf-8")
     done = subprocess.run([sys.executable, "-W", "error", file], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found: dict[str, object] = json.loads(done.stdout)
@@ -121,7 +143,10 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
 @needs_triton
 @pytest.mark.parametrize(
     "operation",
-    ["sum", "products", "cast", "comparison", "maximum", "reduction", "sort", "dot", "libdevice", "float argument"],
+    [
+        *("sum", "products", "cast", "comparison", "maximum", "reduction", "sort", "dot", "libdevice"),
+        *("libdevice after an error", "float argument", "function of another module"),
+    ],
 )
 def test_interpreter_computes_as_torch(operation: str, answers: dict[str, object]) -> None:
     assert answers[operation] is True
