@@ -22,7 +22,8 @@ from tests.zoo.specimen import Specimen
 from tests.zoo.wrong import WRONG
 
 SETTINGS = Settings(torch_gradcheck=TorchGradcheck.NEVER)
-JUDGED = ZOO[1::13]  # every row would take minutes
+LONG = {"largest 50 of 100 equals"}  # a third of the time of all; there are other ties
+JUDGED = [specimen for specimen in ZOO[1::13] if specimen.name not in LONG]  # every row would take minutes
 Said = dict[str, tuple[str, str]]  # by name, the verdict and what explains it; "raised" where a check did
 
 # Functions with the shapes of their inputs, small and large: what is waited for must not grow with these.
