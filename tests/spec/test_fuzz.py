@@ -80,7 +80,7 @@ PIECES = st.sampled_from(
     [*"[]{}:,-?&*!|>%@`#'\"\n\t ~<=", "\n  ", ": ", "- ", "---\n", "*w", "<<: ", "\\x1b", ".inf", "é"]
 )
 
-fuzz = settings(max_examples=150, deadline=2000, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+fuzz = settings(max_examples=75, deadline=2000, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 
 
 def read(text: str) -> Reading:
