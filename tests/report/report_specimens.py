@@ -26,7 +26,7 @@ from gradverify.result import (
 # Reports are trees of lists of trees. About one run in four hundred draws twenty that are too large before ten that are
 # not, which hypothesis would take for a mistake in the test.
 of_any_report = settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 
 
