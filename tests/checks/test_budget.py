@@ -211,7 +211,7 @@ def in_bfloat16(x: Tensor) -> Tensor:
     return WEIGHTS @ x.to(torch.bfloat16).double().square()
 
 
-_CUTS = 8  # time limits tried
+_CUTS = 5  # time limits tried
 RIGHT: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor], Tensor]] = {
     "abs": (lambda x: WEIGHTS @ x.abs(), lambda x: WEIGHTS @ x.abs(), at_kinks()),
     "ties": (*2 * (lambda x: torch.stack([x.amax(), x.sum()]),), double([1.0, 1.0, 0.5, 1.0])),

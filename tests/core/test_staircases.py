@@ -63,14 +63,14 @@ def test_zero_gradient_of_stairs_does_not_fail() -> None:
 
 
 @pytest.mark.parametrize(("step", "verdict"), [(1.0, Verdict.FAIL), (0.3, Verdict.FAIL), (0.02, Verdict.INCONCLUSIVE)])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_verdict_on_stairs_does_not_depend_on_the_point(step: float, verdict: Verdict, seed: int) -> None:
     x = normal(4, 5, seed=seed)
     for stairs in (lambda x: (x / step).round() * step, lambda x: (x / step).floor() * step):
         assert gradcheck(claimed(stairs, torch.ones_like), x).verdict is verdict
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("function", [np.exp, np.tanh, lambda x: x**3])
 def test_zero_gradient_of_hidden_half_precision_does_not_pass(function: Callable[..., Any], seed: int) -> None:
     x = normal(3, seed=seed)

@@ -22,7 +22,7 @@ from tests.core.support import (
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_ties_of_many_inputs_are_kinks_for_any_seed(seed: int) -> None:
     tied = torch.relu(torch.randn(16, generator=torch.Generator().manual_seed(seed), dtype=torch.float64))
     for function, x in (
@@ -61,7 +61,7 @@ def test_value_of_no_piece_fails_at_tie() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("size", [2, 3, 4])
+@pytest.mark.parametrize("size", [2, 4])
 @pytest.mark.parametrize("function", [torch.linalg.eigvalsh, torch.linalg.svdvals])
 def test_repeated_eigenvalues_accept_gradient_of_any_order(function: Any, size: int) -> None:
     def values(a: Tensor) -> Tensor:

@@ -28,7 +28,7 @@ class WeightedMean(torch.autograd.Function):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 2, 5])
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(5))
 def test_nonzero_claim_for_a_zero_hidden_by_rounding_fails(size: int, seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(size, dtype=torch.float64, generator=generator).requires_grad_()
@@ -71,7 +71,7 @@ def _convolved(x: Tensor, kernel: Tensor) -> Tensor:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("of", range(10))
+@pytest.mark.parametrize("of", range(0, 10, 3))
 def test_nonzero_claim_for_any_zero_entry_fails(of: int) -> None:
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(10, dtype=torch.float64, generator=generator).requires_grad_()
