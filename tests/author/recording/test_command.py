@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -147,9 +148,10 @@ def test_low_precision_is_compared_with_torchs_own_derivative(recorded: Ran) -> 
 
 
 @of_one_recording
-def test_specs_judge_as_written_ones_do(recorded: Ran) -> None:
-    (recorded.folder / "specs" / "ops" / "Configured.yaml").unlink()  # a draft
-    ran = run(recorded.folder, "-m", "gradverify", "run", "specs", "--json", "report.json")
+def test_specs_judge_as_written_ones_do(recorded: Ran, commands: Commands) -> None:
+    shutil.copytree(recorded.folder, commands.folder, dirs_exist_ok=True)
+    (commands.folder / "specs" / "ops" / "Configured.yaml").unlink()  # a draft
+    ran = run_here(commands, "run", "specs", "--json", "report.json")
     failed = [row for row in ran.out.splitlines() if row.startswith("✗ FAIL") and "─" not in row]
     assert len(failed) == 2 and all("ops/Lookup/" in row for row in failed), ran.out
     assert "✗ 2 of " in ran.out and "2 fail;" in ran.out
@@ -337,12 +339,14 @@ def test_an_interrupt_reaches_the_command_and_its_calls_are_kept(project: Path) 
     assert "recorded 1 call of 1 Function, specs in specs\n" in err
 
 
-def test_another_sitecustomize_still_runs(project: Path) -> None:
+def test_another_sitecustomize_still_runs(commands: Commands, capfd: pytest.CaptureFixture[str]) -> None:
+    project = with_ops(commands.folder)
     (project / "custom").mkdir()
     (project / "custom" / "sitecustomize.py").write_text("print('customized')\n", encoding="utf-8")
     code = "import sitecustomize, ops; print(sitecustomize.__file__); ops.power(ops.real(3), 2)"
-    shell = f"PYTHONPATH=custom:$PYTHONPATH {sys.executable} -m gradverify record -- {sys.executable} -c '{code}'"
-    ran = subprocess.run(shell, shell=True, cwd=project, capture_output=True, text=True, env=dict(os.environ))
-    assert ran.stdout.splitlines()[-1].endswith("custom/sitecustomize.py"), ran.stdout
-    assert "customized" in ran.stdout.splitlines()[-2]
-    assert "recorded 1 call" in ran.stderr
+    commands.patch.setenv("PYTHONPATH", "custom")
+    ran = run_here(commands, "record", "--", sys.executable, "-c", code, printed=capfd)
+    customized, file = ran.out.splitlines()
+    assert customized == "customized"
+    assert file.endswith("custom/sitecustomize.py")
+    assert "recorded 1 call" in ran.err
