@@ -126,14 +126,18 @@ def write(folder: Path, name: str, *, at_import: str = "", in_forward: str = "pa
     (folder / f"{name}.py").write_text(text, encoding="utf-8")
 
 
+def with_package(folder: Path) -> Path:
+    """Write a package whose first and last modules have a right Function each; return the folder."""
+    (folder / "several").mkdir()
+    (folder / "several" / "__init__.py").touch()
+    write(folder / "several", "first")
+    write(folder / "several", "last")
+    return folder
+
+
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
-    """Return a folder with a package whose first and last modules have a right Function each."""
-    (tmp_path / "several").mkdir()
-    (tmp_path / "several" / "__init__.py").touch()
-    write(tmp_path / "several", "first")
-    write(tmp_path / "several", "last")
-    return tmp_path
+    return with_package(tmp_path)
 
 
 def drafts(folder: Path) -> dict[str, str]:
@@ -144,12 +148,13 @@ def drafts(folder: Path) -> dict[str, str]:
     }
 
 
-def test_what_crashes_costs_its_own_function_only(package: Path) -> None:
+def test_what_crashes_costs_its_own_function_only(commands: Commands) -> None:
+    package = with_package(commands.folder)
     write(package / "several", "crash_forward", in_forward="os.abort()")
     write(package / "several", "crash_import", at_import="os.abort()")
     write(package / "several", "exit_forward", in_forward="os._exit(9)")
     write(package / "several", "exit_import", at_import="os._exit(7)")
-    made = gradverify(package, "init", "several")
+    made = commands("init", "several")
     assert made.returncode == 0, made.stderr
     forward = (package / "specs" / "several" / "crash_forward" / "Double.yaml").read_text(encoding="utf-8")
     assert forward.endswith("\ninputs:\n  x: {shape: []}\n")
@@ -167,9 +172,10 @@ def test_what_crashes_costs_its_own_function_only(package: Path) -> None:
     }
 
 
-def test_a_missing_module_must_be_installed(package: Path) -> None:
+def test_a_missing_module_must_be_installed(commands: Commands) -> None:
+    package = with_package(commands.folder)
     write(package / "several", "lacks", at_import="import absent")
-    made = gradverify(package, "init", "several")
+    made = commands("init", "several")
     assert made.returncode == 0, made.stderr
     reason = "importing several.lacks raised ModuleNotFoundError: No module named 'absent' (several/lacks.py:4)"
     assert drafts(package)["lacks"] == f'draft: "{reason}; `absent` must be installed"'
