@@ -20,7 +20,7 @@ from gradverify.diagnosis.block.entries import (
     fits_sampled_wrong,
 )
 from gradverify.diagnosis.naming.wording import element_name, listed
-from gradverify.evidence import Evidence, WrongBlock
+from gradverify.evidence import WrongBlock
 
 ZERO_LINE = -1  # in place of the index of a row or column that is zero
 _SHORT = 2  # entries: a roll of so short a dimension exchanges them, which is reported as reversed
@@ -155,14 +155,14 @@ def _reordered(matrix: Tensor, order: Tensor | None, dim: int) -> Tensor:
     return reordered.masked_fill(empty.unsqueeze(1 - dim), 0.0) if bool(empty.any()) else reordered
 
 
-def permutations(evidence: Evidence, entries: BlockEntries) -> Iterator[Arrangement]:
+def permutations(entries: BlockEntries) -> Iterator[Arrangement]:
     """Yield the permutation of columns, and the one of rows, that could turn the numeric block into the claimed one."""
     columns, rows = _matched(entries.claimed.T, entries.numeric.T), _matched(entries.claimed, entries.numeric)
-    if columns is not None and (changes := _changes(evidence.wrt, columns, ~entries.zero.all(0))):
-        text = f"the gradients by {evidence.wrt.name} are in another order: {listed(changes)}"
+    if columns is not None and (changes := _changes(entries.block.wrt, columns, ~entries.zero.all(0))):
+        text = f"the gradients by {entries.block.wrt.name} are in another order: {listed(changes)}"
         yield Arrangement(rows=None, columns=columns, text=text)
-    if rows is not None and (changes := _changes(evidence.of, rows, ~entries.zero.all(1))):
-        text = f"the cotangents of {evidence.of.name} are taken in another order: {listed(changes)}"
+    if rows is not None and (changes := _changes(entries.block.of, rows, ~entries.zero.all(1))):
+        text = f"the cotangents of {entries.block.of.name} are taken in another order: {listed(changes)}"
         yield Arrangement(rows=rows, columns=None, text=text)
 
 

@@ -30,33 +30,33 @@ class RegionSearch:
     limit: float  # chance of a coincidence above which a region is ignored
 
 
-def confined_to_region(evidence: Evidence, entries: BlockEntries, search: RegionSearch) -> Diagnosis | None:
+def confined_to_region(entries: BlockEntries, search: RegionSearch) -> Diagnosis | None:
     """Return the diagnosis of the first region, of inputs or else of outputs, that explains the error.
 
     Returns None if there is none. Outputs are not tried if the block is elementwise.
     """
-    axes = (Axis.INPUT,) if is_elementwise(evidence, entries) else (Axis.INPUT, Axis.OUTPUT)
+    axes = (Axis.INPUT,) if is_elementwise(entries) else (Axis.INPUT, Axis.OUTPUT)
     for axis in axes:
         coordinates = axis_masks(entries, axis)
         if int(coordinates.wrong.sum()) >= 2 and bool((coordinates.relevant & ~coordinates.wrong).any()):
-            diagnosis = _in_region(evidence, entries, coordinates, search)
+            diagnosis = _in_region(entries, coordinates, search)
             if diagnosis is not None:
                 return diagnosis
     return None
 
 
-def _in_region(
-    evidence: Evidence, entries: BlockEntries, coordinates: AxisMasks, search: RegionSearch
-) -> Diagnosis | None:
+def _in_region(entries: BlockEntries, coordinates: AxisMasks, search: RegionSearch) -> Diagnosis | None:
     """Return the diagnosis of the wrong coordinates along one axis, with the relation inside them if one is known."""
-    regions = (region for region in search.regions(evidence, coordinates) if coincidence_chance(region) <= search.limit)
+    regions = (
+        region for region in search.regions(entries.block, coordinates) if coincidence_chance(region) <= search.limit
+    )
     region = accepted_region(regions, coordinates.region_test)
     if region is None:
         return None
     inside = broadcast_along(coordinates.axis, coordinates.wrong)
-    holds = relation(evidence, entries, inside)
+    holds = relation(entries, inside)
     noun = "elements" if coordinates.axis is Axis.INPUT else "outputs"
-    count = differ_text(int(coordinates.wrong.sum()), total(block_along(evidence, coordinates.axis).shape), noun)
+    count = differ_text(int(coordinates.wrong.sum()), total(block_along(entries.block, coordinates.axis).shape), noun)
     if holds is not None:
         text = f"{count}; {holds.text} where {region.text}{share_text(holds.share)}"
         return Diagnosis(cause=search.cause, explanation=text, share=holds.share)

@@ -17,7 +17,6 @@ from gradverify.diagnosis.block.entries import BlockEntries, explained_share, ra
 from gradverify.diagnosis.block.pattern import Ratio
 from gradverify.diagnosis.block.structure import is_elementwise, on_diagonal
 from gradverify.diagnosis.naming.constants import known_constant, number_text, short_number
-from gradverify.evidence import Evidence
 
 _SAME = 1e-6  # relative tolerance for values of one constant
 SAME_FACTOR = 1e-5  # relative tolerance of a factor, in addition to the error bars
@@ -32,13 +31,13 @@ class Relation:
     share: float  # of the squared error of the block
 
 
-def relation(evidence: Evidence, entries: BlockEntries, inside: Tensor) -> Relation | None:
+def relation(entries: BlockEntries, inside: Tensor) -> Relation | None:
     """Return the first relation that explains the error, None if none does.
 
     `inside` is the mask of the region, and broadcasts to (m, n). Outside, claimed entries have to be numeric ones.
     """
     region = inside.expand_as(entries.wrong)
-    for predicted, scale, text in _candidates(evidence, entries, region):
+    for predicted, scale, text in _candidates(entries, region):
         share = explained_share(entries, predicted, scale)
         if share is not None:
             return Relation(text=text, share=share)
@@ -50,14 +49,14 @@ def share_inside(entries: BlockEntries, inside: Tensor) -> float | None:
     return explained_share(entries, torch.where(inside, entries.claimed, entries.numeric))
 
 
-def multiple_of_cotangent(evidence: Evidence, entries: BlockEntries, coordinates: Tensor) -> str | None:
+def multiple_of_cotangent(entries: BlockEntries, coordinates: Tensor) -> str | None:
     """Return "cotangent", or "3 × cotangent", if backward returns one multiple of it at `coordinates` (n,) bool.
 
     Returns None if not, or if the block is neither elementwise nor of a single output.
     """
-    if total(evidence.of.shape) > 1 and not is_elementwise(evidence, entries):
+    if total(entries.block.of.shape) > 1 and not is_elementwise(entries):
         return None
-    multiples = entries.claimed[0] if total(evidence.of.shape) == 1 else entries.claimed.diagonal()
+    multiples = entries.claimed[0] if total(entries.block.of.shape) == 1 else entries.claimed.diagonal()
     values = multiples[coordinates]
     if not len(values):
         return None
@@ -73,7 +72,7 @@ def multiple_in_words(factor: float, what: str) -> str:
     return f"{signs[factor]}{what}" if factor in signs else f"{number_text(factor)} × {what}"
 
 
-def _candidates(evidence: Evidence, entries: BlockEntries, inside: Tensor) -> Iterator[tuple[Tensor, float, str]]:
+def _candidates(entries: BlockEntries, inside: Tensor) -> Iterator[tuple[Tensor, float, str]]:
     """Yield the predicted block (m, n), the factor by which it scales numeric error bars, and the relation's text."""
     if not bool(((entries.claimed != 0) & inside).any()):
         yield entries.numeric.masked_fill(inside, 0.0), 1.0, "analytic = 0"
@@ -82,10 +81,10 @@ def _candidates(evidence: Evidence, entries: BlockEntries, inside: Tensor) -> It
         factor, words = factor_in_words(ratio)
         yield torch.where(inside, factor * entries.numeric, entries.numeric), abs(factor), f"analytic = {words}"
     columns = inside.all(0)
-    multiple = multiple_of_cotangent(evidence, entries, columns)
+    multiple = multiple_of_cotangent(entries, columns)
     if multiple is not None:
-        multiples = entries.claimed[0] if total(evidence.of.shape) == 1 else entries.claimed.diagonal()
-        predicted = entries.numeric.masked_fill(inside, 0.0) + on_diagonal(evidence, multiples * columns)
+        multiples = entries.claimed[0] if total(entries.block.of.shape) == 1 else entries.claimed.diagonal()
+        predicted = entries.numeric.masked_fill(inside, 0.0) + on_diagonal(entries.block, multiples * columns)
         yield predicted, 1.0, f"analytic = {multiple}"
 
 

@@ -38,9 +38,9 @@ class AxisMasks:
     region_test: Callable[[Region], bool | None] = _no_test  # test of a region at the permuted input, see `RegionTest`
 
 
-def is_elementwise(evidence: Evidence, entries: BlockEntries) -> bool:
+def is_elementwise(entries: BlockEntries) -> bool:
     """True if both shapes are equal and claimed and numeric entries are zero off the diagonal."""
-    if evidence.of.shape != evidence.wrt.shape:
+    if entries.block.of.shape != entries.block.wrt.shape:
         return False
     return all(_is_diagonal(nonzero) for nonzero in (entries.claimed != 0, ~entries.zero))
 

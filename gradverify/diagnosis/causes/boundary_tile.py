@@ -25,10 +25,7 @@ _WIDE_CHANCE = 0.51  # chance up to which such slices at an edge are reported: o
 
 def boundary_tile(seen: BlockEntries) -> Diagnosis | None:
     """Detect errors in the first or last slices of a dimension, or of each tile of it."""
-    evidence = seen.block
-    return confined_to_region(
-        evidence, seen, RegionSearch(cause=BOUNDARY_TILE, regions=regions_at_edges, limit=MAX_CHANCE)
-    )
+    return confined_to_region(seen, RegionSearch(cause=BOUNDARY_TILE, regions=regions_at_edges, limit=MAX_CHANCE))
 
 
 def regions_at_edges(evidence: WrongBlock, group: AxisMasks) -> Iterator[Region]:

@@ -31,16 +31,15 @@ _MIN_WRONG = 3  # wrong entries with the same factor
 
 def factor_by_slice(seen: BlockEntries) -> Diagnosis | None:
     """Detect one factor on some slices that are consecutive, equally spaced, or at both ends of a dimension."""
-    evidence = seen.block
     if int(seen.wrong.sum()) < _MIN_WRONG:
         return None
     ratio = ratio_of(seen, seen.wrong)
     if ratio is None or ratio.value == 0 or not has_factor(seen, seen.wrong, factor_in_words(ratio)[0]):
         return None
     factor, words = factor_in_words(ratio)
-    for axis in (Axis.INPUT,) if is_elementwise(evidence, seen) else (Axis.INPUT, Axis.OUTPUT):
+    for axis in (Axis.INPUT,) if is_elementwise(seen) else (Axis.INPUT, Axis.OUTPUT):
         coordinates = axis_masks(seen, axis)
-        location = _regular_slices(evidence, coordinates)
+        location = _regular_slices(seen.block, coordinates)
         if location is None:
             continue
         inside = broadcast_along(axis, coordinates.wrong)
@@ -48,7 +47,7 @@ def factor_by_slice(seen: BlockEntries) -> Diagnosis | None:
         share = explained_share(seen, predicted, abs(factor))
         if share is not None and not contradicts_right(seen, predicted, abs(factor)):
             noun = "elements" if axis is Axis.INPUT else "outputs"
-            count = differ_text(int(coordinates.wrong.sum()), total(block_along(evidence, axis).shape), noun)
+            count = differ_text(int(coordinates.wrong.sum()), total(block_along(seen.block, axis).shape), noun)
             text = f"{count}; analytic = {words} where {location}{share_text(share)}"
             return Diagnosis(cause=SIGN_FLIP if factor == -1.0 else CONSTANT_FACTOR, explanation=text, share=share)
     return None

@@ -23,20 +23,19 @@ _MAX_ERROR = 0.1  # relative error: a larger one has another cause, whatever the
 
 def low_precision_backward(seen: BlockEntries) -> Diagnosis | None:
     """Detect vjps that are exact in a narrower dtype, with an error of the size of its rounding."""
-    evidence = seen.block
     generator, vjps = torch.Generator().manual_seed(0), []
-    output_mask = torch.zeros(max(block.stop for block in evidence.outputs), dtype=torch.float64)
-    output_mask[evidence.of.coordinates] = 1.0
+    output_mask = torch.zeros(max(block.stop for block in seen.block.outputs), dtype=torch.float64)
+    output_mask[seen.block.of.coordinates] = 1.0
     for _ in range(_COTANGENTS):
         try:
-            vjps.append(row(evidence.backward, random_magnitudes(output_mask, generator)))
+            vjps.append(row(seen.block.backward, random_magnitudes(output_mask, generator)))
         except EvaluationError:
             return None
-        if not _exact_dtypes(evidence.backward, _numbers(evidence, vjps[-1])):
+        if not _exact_dtypes(seen.block.backward, _numbers(seen.block, vjps[-1])):
             return None
     error = (seen.claimed - seen.numeric).masked_fill(~seen.wrong, 0.0)
     norm = torch.linalg.vector_norm(seen.numeric)
-    return _in_lower_precision(evidence, torch.stack(vjps), float(torch.linalg.vector_norm(error) / norm))
+    return _in_lower_precision(seen.block, torch.stack(vjps), float(torch.linalg.vector_norm(error) / norm))
 
 
 def low_precision_backward_in_sums(projections: RandomProjections) -> Diagnosis | None:

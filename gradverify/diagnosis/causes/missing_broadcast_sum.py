@@ -10,7 +10,7 @@ from gradverify.diagnosis.block.entries import BlockEntries, explained_share
 from gradverify.diagnosis.naming.wording import share_text
 from gradverify.diagnosis.projections.sampled_lines import SampledLines
 from gradverify.diagnosis.projections.sums import RandomProjections, is_right, sums_outside, sums_over_outputs
-from gradverify.evidence import Diagnosis, Evidence, WrongBlock
+from gradverify.evidence import Diagnosis, WrongBlock
 
 MISSING_BROADCAST_SUM = "missing-broadcast-sum"
 MIN_SHARED = 0.9  # share of the inputs that have to enter several slices of the output
@@ -18,14 +18,13 @@ MIN_SHARED = 0.9  # share of the inputs that have to enter several slices of the
 
 def missing_broadcast_sum(seen: BlockEntries) -> Diagnosis | None:
     """Detect a claimed Jacobian that keeps one slice of the outputs, or one output per input, and is zero elsewhere."""
-    evidence = seen.block
     if bool((seen.wrong & (seen.claimed != 0)).any()):
         return None
-    return _one_slice(evidence, seen) or _one_output(evidence, seen) or _one_slice_per_input(evidence, seen)
+    return _one_slice(seen) or _one_output(seen) or _one_slice_per_input(seen)
 
 
-def _one_slice(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
-    shape = evidence.of.shape
+def _one_slice(seen: BlockEntries) -> Diagnosis | None:
+    shape = seen.block.of.shape
     kept = (seen.claimed != 0).any(1).reshape(shape)
     entries = (~seen.zero).reshape(*shape, -1)
     for dimension in range(len(shape)):
@@ -38,7 +37,7 @@ def _one_slice(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
         in_slice.select(dimension, used[0]).fill_(True)
         share = explained_share(seen, seen.numeric.masked_fill(~in_slice.reshape(-1, 1), 0.0))
         if share is not None:
-            return as_one_slice(evidence, dimension, used[0], share)
+            return as_one_slice(seen.block, dimension, used[0], share)
     return None
 
 
@@ -51,7 +50,7 @@ def as_one_slice(site: WrongBlock, dimension: int, used: int, share: float) -> D
     return Diagnosis(cause=MISSING_BROADCAST_SUM, explanation=text, share=share)
 
 
-def _one_output(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
+def _one_output(seen: BlockEntries) -> Diagnosis | None:
     entries = ~seen.zero
     if not bool((entries.sum(0) > 1).any()):
         return None
@@ -61,15 +60,15 @@ def _one_output(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
             continue  # a claimed Jacobian reduced to its diagonal is a missing term
         share = explained_share(seen, seen.numeric.masked_fill(~kept, 0.0))
         if share is not None:
-            text = f"each entry of {evidence.wrt.name} gets its gradient from the {word} output that it goes into"
+            text = f"each entry of {seen.block.wrt.name} gets its gradient from the {word} output that it goes into"
             text += f": the sum over all of them is missing{share_text(share)}"
             return Diagnosis(cause=MISSING_BROADCAST_SUM, explanation=text, share=share)
     return None
 
 
-def _one_slice_per_input(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
+def _one_slice_per_input(seen: BlockEntries) -> Diagnosis | None:
     """Detect a gradient from the first or last slice that each input enters, if all inputs enter equally many."""
-    shape = evidence.of.shape
+    shape = seen.block.of.shape
     entries = (~seen.zero).reshape(*shape, -1)
     for dimension, size in enumerate(shape):
         others = tuple(place for place in range(len(shape)) if place != dimension)
@@ -87,8 +86,8 @@ def _one_slice_per_input(evidence: Evidence, seen: BlockEntries) -> Diagnosis | 
                 seen, seen.numeric.masked_fill(~broadcast.expand_as(entries).reshape(seen.wrong.shape), 0.0)
             )
             if share is not None:
-                text = f"each entry of {evidence.wrt.name} gets its gradient from the {word} of the {count} slices of"
-                text += f" {evidence.of.name} along dimension {dimension} that it goes into"
+                text = f"each entry of {seen.block.wrt.name} gets its gradient from the {word} of the {count} slices of"
+                text += f" {seen.block.of.name} along dimension {dimension} that it goes into"
                 text += f": the sum over all of them is missing{share_text(share)}"
                 return Diagnosis(cause=MISSING_BROADCAST_SUM, explanation=text, share=share)
     return None

@@ -25,16 +25,15 @@ _CAP = 0.1  # times an entry's error: upper limit of the slack for measurement a
 
 def missing_cotangent(seen: BlockEntries) -> Diagnosis | None:
     """Detect a nonzero vjp of a zero cotangent that explains the error."""
-    evidence = seen.block
-    constant = vjp_of_zero(evidence)
+    constant = vjp_of_zero(seen.block)
     if constant is None:
         return None
-    nonzero, added = constant != 0, constant / row_cotangent(evidence.backward)
+    nonzero, added = constant != 0, constant / row_cotangent(seen.block.backward)
     replaced = torch.where(nonzero, added, seen.numeric)
     for predicted, form in ((replaced, REPLACED), (seen.numeric + added, ADDED)):
         share = explained_share(seen, predicted)
         if share is not None:
-            return as_missing_cotangent(evidence, constant, f"{form}{_scale_note(evidence)}", share)
+            return as_missing_cotangent(seen.block, constant, f"{form}{_scale_note(seen.block)}", share)
     return _in_one_term(seen, added)
 
 
@@ -43,12 +42,11 @@ def has_constant_part(seen: BlockEntries) -> bool:
 
     Such a block is not linear in the cotangent, so no other cause is looked for.
     """
-    evidence = seen.block
-    constant = vjp_of_zero(evidence)
+    constant = vjp_of_zero(seen.block)
     if constant is None:
         return False
     error = (seen.claimed - seen.numeric).abs()
-    return bool(((constant / row_cotangent(evidence.backward)).abs() > _CLOSE * error)[seen.wrong].any())
+    return bool(((constant / row_cotangent(seen.block.backward)).abs() > _CLOSE * error)[seen.wrong].any())
 
 
 def _in_one_term(seen: BlockEntries, added: Tensor) -> Diagnosis | None:

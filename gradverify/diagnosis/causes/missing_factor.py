@@ -37,23 +37,19 @@ class _Candidate:
 
 def missing_factor(seen: BlockEntries) -> Diagnosis | None:
     """Detect claims that are numeric times, or over, an elementary function of an input, output or argument."""
-    evidence = seen.block
-    return _first_match(evidence, seen, _single_tensor_multiples)
+    return _first_match(seen, _single_tensor_multiples)
 
 
 def mistaken_factor(seen: BlockEntries) -> Diagnosis | None:
     """Detect claims that are numeric times the quotient of two tensors, as if one were used for the other."""
-    evidence = seen.block
-    return _first_match(evidence, seen, _quotient_multiples)
+    return _first_match(seen, _quotient_multiples)
 
 
-def _first_match(
-    evidence: Evidence, seen: BlockEntries, multiples: Callable[[Evidence, BlockEntries], Iterator[_Candidate]]
-) -> Diagnosis | None:
+def _first_match(seen: BlockEntries, multiples: Callable[[BlockEntries], Iterator[_Candidate]]) -> Diagnosis | None:
     sample = ratios(seen)
     if not _varies_enough(sample, sample.values):
         return None
-    candidates = list(multiples(evidence, seen))
+    candidates = list(multiples(seen))
     if not candidates:
         return None
     factors = [each.factor.expand_as(seen.numeric)[sample.rows, sample.columns] for each in candidates]
@@ -117,21 +113,21 @@ def _diagnosis(seen: BlockEntries, multiple: _Candidate, constant: tuple[float, 
     return Diagnosis(cause=MISSING_FACTOR, explanation=f"{text}{multiple.interpretation}", share=share)
 
 
-def _single_tensor_multiples(evidence: Evidence, seen: BlockEntries) -> Iterator[_Candidate]:
+def _single_tensor_multiples(seen: BlockEntries) -> Iterator[_Candidate]:
     """Yield elementary functions of each tensor, then of the difference of two."""
-    tensors, ambiguous = _tensors(evidence, seen), _is_position_ambiguous(evidence, seen)
+    tensors, ambiguous = _tensors(seen), _is_position_ambiguous(seen)
     for form in ELEMENTARY_FUNCTIONS:
         for tensor in tensors:
-            yield from _both_ways(form, tensor, _location(evidence, tensor, ambiguous))
+            yield from _both_ways(form, tensor, _location(seen.block, tensor, ambiguous))
     for tensor in differences(tensors):
         for form in OF_DIFFERENCES:
-            for multiple in _both_ways(form, tensor, _location(evidence, tensor, ambiguous)):
+            for multiple in _both_ways(form, tensor, _location(seen.block, tensor, ambiguous)):
                 yield replace(multiple, signed=True)
 
 
-def _quotient_multiples(evidence: Evidence, seen: BlockEntries) -> Iterator[_Candidate]:
+def _quotient_multiples(seen: BlockEntries) -> Iterator[_Candidate]:
     """Yield the quotients of two tensors along the same axis."""
-    tensors, ambiguous = _tensors(evidence, seen), _is_position_ambiguous(evidence, seen)
+    tensors, ambiguous = _tensors(seen), _is_position_ambiguous(seen)
     for axis in (Axis.INPUT, Axis.OUTPUT):
         on_axis = [tensor for tensor in tensors if tensor.axis is axis][:_MAX_TENSORS]
         for first, second in permutations(on_axis, 2):
@@ -140,7 +136,7 @@ def _quotient_multiples(evidence: Evidence, seen: BlockEntries) -> Iterator[_Can
             interpretation = f": a factor of {quotient} too many"
             if _is_product_with(seen, first, others):
                 interpretation = (
-                    f", as where {first.name} stands for {second.name}{_location(evidence, second, ambiguous)}"
+                    f", as where {first.name} stands for {second.name}{_location(seen.block, second, ambiguous)}"
                 )
             yield _Candidate(
                 factor=first.broadcast / second.broadcast, times=f"{{}} × {quotient}", interpretation=interpretation
@@ -164,15 +160,15 @@ def _are_equal(values: Tensor) -> bool:
     return bool(((values - median).abs() <= SAME_FACTOR * median.abs()).all())
 
 
-def _tensors(evidence: Evidence, seen: BlockEntries) -> list[AxisTensor]:
+def _tensors(seen: BlockEntries) -> list[AxisTensor]:
     """Return the tensors that fit along the inputs, and along the outputs unless the function is elementwise."""
-    axes = (Axis.INPUT,) if is_elementwise(evidence, seen) else (Axis.INPUT, Axis.OUTPUT)
-    return [tensor for axis in axes for tensor in tensors_along(evidence, axis)]
+    axes = (Axis.INPUT,) if is_elementwise(seen) else (Axis.INPUT, Axis.OUTPUT)
+    return [tensor for axis in axes for tensor in tensors_along(seen.block, axis)]
 
 
-def _is_position_ambiguous(evidence: Evidence, seen: BlockEntries) -> bool:
+def _is_position_ambiguous(seen: BlockEntries) -> bool:
     """True if a position may mean that of the input or of the output: equal shapes, but not elementwise."""
-    return not is_elementwise(evidence, seen) and evidence.of.shape == evidence.wrt.shape
+    return not is_elementwise(seen) and seen.block.of.shape == seen.block.wrt.shape
 
 
 def _both_ways(form: ElementaryFunction, tensor: AxisTensor, location: str) -> Iterator[_Candidate]:

@@ -78,15 +78,14 @@ class _Partition:
 
 def statistic_by_slice(seen: BlockEntries) -> Diagnosis | None:
     """Detect claims that are numeric times, or over, a statistic of each row, channel or other slice."""
-    evidence = seen.block
     sample = ratios(seen)
-    axes = (Axis.INPUT,) if is_elementwise(evidence, seen) else (Axis.INPUT, Axis.OUTPUT)
+    axes = (Axis.INPUT,) if is_elementwise(seen) else (Axis.INPUT, Axis.OUTPUT)
     for axis in axes:
-        for partition in _partitions(evidence, seen, axis, sample):
-            words = _statistic_words(evidence, partition)
+        for partition in _partitions(seen, axis, sample):
+            words = _statistic_words(seen.block, partition)
             share = None if words is None else _share(seen, partition)
             if words is not None and share is not None:
-                location = f"in {_slice_words(block_along(evidence, axis), partition.kept)}{share_text(share)}"
+                location = f"in {_slice_words(block_along(seen.block, axis), partition.kept)}{share_text(share)}"
                 text = f"analytic = {words.multiple} {location}: {words.interpretation}"
                 return Diagnosis(cause=MISSING_FACTOR, explanation=text, share=share)
     return None
@@ -97,9 +96,9 @@ def _share(seen: BlockEntries, partition: _Partition) -> float | None:
     return explained_share(seen, seen.numeric * broadcast_along(partition.axis, factor), float(factor.abs().max()))
 
 
-def _partitions(evidence: Evidence, seen: BlockEntries, axis: Axis, sample: Ratios) -> Iterator[_Partition]:
+def _partitions(seen: BlockEntries, axis: Axis, sample: Ratios) -> Iterator[_Partition]:
     """Yield the partitions that agree with the sampled entries, fewest slices first."""
-    shape = block_along(evidence, axis).shape
+    shape = block_along(seen.block, axis).shape
     nontrivial = [dimension for dimension, size in enumerate(shape) if size > 1][:_MAX_DIMENSIONS]
     places = sample.columns if axis is Axis.INPUT else sample.rows
     subsets = [kept for count in range(1, len(nontrivial)) for kept in combinations(nontrivial, count)]

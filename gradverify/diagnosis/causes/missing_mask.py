@@ -16,7 +16,7 @@ from gradverify.diagnosis.block.value_or_position import accepted_region
 from gradverify.diagnosis.naming.region import ChooseRegion, elements_text, region_text
 from gradverify.diagnosis.naming.variables import Axis
 from gradverify.diagnosis.naming.wording import differ_text, share_text
-from gradverify.evidence import Diagnosis, Evidence
+from gradverify.evidence import Diagnosis
 
 MISSING_MASK = "missing-mask"
 _BARS = 2.0  # error bars within which a derivative counts as zero
@@ -33,47 +33,48 @@ def missing_mask(seen: BlockEntries) -> Diagnosis | None:
 
 def _unmasked(seen: BlockEntries) -> Diagnosis | None:
     """Detect nonzero claims for inputs or outputs whose derivative is zero at this point."""
-    evidence = seen.block
     if bool((seen.wrong & ~seen.zero & (seen.claimed == 0)).any()) or not bool((seen.wrong & seen.zero).any()):
         return None
     if bool((seen.wrong & seen.zero & (seen.numeric.abs() > _BARS / BAR_FACTOR * seen.slack)).any()):
         return None  # small, but larger than its error bars
-    return _of_inputs(evidence, seen) or _of_outputs(evidence, seen) or _divided(seen) or _scaled(evidence, seen)
+    return _of_inputs(seen) or _of_outputs(seen) or _divided(seen) or _scaled(seen)
 
 
-def _of_inputs(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
+def _of_inputs(seen: BlockEntries) -> Diagnosis | None:
     zero_columns = seen.zero.all(0)
     wrong = seen.wrong.any(0) & zero_columns
     share = share_inside(seen, broadcast_along(Axis.INPUT, wrong)) if bool(wrong.any()) else None
     if share is None:
         return None
     relevant = ~seen.left_out.all(0)
-    region = region_text(evidence, Axis.INPUT, wrong, relevant, _region_chooser(seen, Axis.INPUT, wrong))
-    multiple = multiple_of_cotangent(evidence, seen, wrong)
+    region = region_text(seen.block, Axis.INPUT, wrong, relevant, _region_chooser(seen, Axis.INPUT, wrong))
+    multiple = multiple_of_cotangent(seen, wrong)
     if not (region or torch.equal(zero_columns, wrong)) or (bool(zero_columns.all()) and multiple is None):
         return None
-    if int(seen.wrong.sum()) < 2 and not is_elementwise(evidence, seen):
+    if int(seen.wrong.sum()) < 2 and not is_elementwise(seen):
         return None  # a single wrong entry suggests a mask only in an elementwise function
-    count = differ_text(int(wrong.sum()), total(evidence.wrt.shape), "elements")
-    region = region or elements_text(evidence, Axis.INPUT, wrong, relevant)
+    count = differ_text(int(wrong.sum()), total(seen.block.wrt.shape), "elements")
+    region = region or elements_text(seen.block, Axis.INPUT, wrong, relevant)
     text = (
         f"{count}; analytic {f'= {multiple}' if multiple else '≠ 0'} where numeric = 0{_at(region)}{share_text(share)}"
     )
     return Diagnosis(cause=MISSING_MASK, explanation=text, share=share)
 
 
-def _of_outputs(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
+def _of_outputs(seen: BlockEntries) -> Diagnosis | None:
     zero_rows = seen.zero.all(1)
     wrong = seen.wrong.any(1) & zero_rows
     share = share_inside(seen, broadcast_along(Axis.OUTPUT, wrong)) if bool(wrong.any()) else None
     if share is None or bool(zero_rows.all()):
         return None
-    region = region_text(evidence, Axis.OUTPUT, wrong, ~seen.left_out.all(1), _region_chooser(seen, Axis.OUTPUT, wrong))
+    region = region_text(
+        seen.block, Axis.OUTPUT, wrong, ~seen.left_out.all(1), _region_chooser(seen, Axis.OUTPUT, wrong)
+    )
     all_claimed = bool((seen.claimed != 0).any(1)[zero_rows].all())
     if not all_claimed or int(seen.wrong.sum()) < 2:
         return None
-    count = differ_text(int(wrong.sum()), total(evidence.of.shape), "outputs")
-    region = region or elements_text(evidence, Axis.OUTPUT, wrong, ~seen.left_out.all(1))
+    count = differ_text(int(wrong.sum()), total(seen.block.of.shape), "outputs")
+    region = region or elements_text(seen.block, Axis.OUTPUT, wrong, ~seen.left_out.all(1))
     text = f"{count}; analytic ≠ 0 where numeric = 0{_at(region)}{share_text(share)}"
     return Diagnosis(cause=MISSING_MASK, explanation=text, share=share)
 
@@ -95,7 +96,7 @@ def _divided(seen: BlockEntries) -> Diagnosis | None:
     return Diagnosis(cause=MISSING_MASK, explanation=text, share=share)
 
 
-def _scaled(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
+def _scaled(seen: BlockEntries) -> Diagnosis | None:
     """Detect gradients for all inputs with a zero derivative, and one factor on the gradients of all others."""
     zero_columns = seen.zero.all(0)
     nonzero = broadcast_along(Axis.INPUT, ~zero_columns).expand_as(seen.wrong) & ~seen.zero
@@ -109,10 +110,12 @@ def _scaled(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
     )
     if share is None:
         return None
-    multiple, count = multiple_of_cotangent(evidence, seen, zero_columns), int(zero_columns.sum())
+    multiple, count = multiple_of_cotangent(seen, zero_columns), int(zero_columns.sum())
     choose = partial(accepted_region, follows=partial(seen.region_test, Axis.INPUT, zero_columns, marks=_is_unmasked))
-    region = region_text(evidence, Axis.INPUT, zero_columns, ~seen.left_out.all(0), choose)
-    text = f"analytic {f'= {multiple}' if multiple else '≠ 0'} in {count} of {total(evidence.wrt.shape)} elements where"
+    region = region_text(seen.block, Axis.INPUT, zero_columns, ~seen.left_out.all(0), choose)
+    text = (
+        f"analytic {f'= {multiple}' if multiple else '≠ 0'} in {count} of {total(seen.block.wrt.shape)} elements where"
+    )
     text += f" numeric = 0{_at(region)}, and analytic = {words} elsewhere{share_text(share)}"
     return Diagnosis(cause=MISSING_MASK, explanation=text, share=share)
 
@@ -133,7 +136,6 @@ def _at(region: str) -> str:
 
 def _inverted_mask(seen: BlockEntries) -> Diagnosis | None:
     """Detect an input tensor of which each element has a nonzero gradient or a nonzero derivative, but not both."""
-    evidence = seen.block
     if bool(seen.left_out.any()):
         return None
     claimed, nonzero = (seen.claimed != 0).any(0), (~seen.zero).any(0)
@@ -145,7 +147,7 @@ def _inverted_mask(seen: BlockEntries) -> Diagnosis | None:
         return None
     if not bool(seen.wrong.any(0).all()):
         return None
-    size = total(evidence.wrt.shape)
+    size = total(seen.block.wrt.shape)
     text = f"all elements differ; analytic = 0 in {_count(nonzero)} of {size} elements and numeric = 0 in the others"
     return Diagnosis(cause=MISSING_MASK, explanation=f"{text}: the mask is inverted", share=1.0)
 

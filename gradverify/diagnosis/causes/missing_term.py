@@ -13,7 +13,7 @@ from gradverify.diagnosis.block.entries import BlockEntries, explained_share
 from gradverify.diagnosis.naming.variables import Axis, block_along
 from gradverify.diagnosis.naming.wording import element_name, listed, share_text
 from gradverify.diagnosis.projections.sampled_lines import SampledLines
-from gradverify.evidence import Diagnosis, Evidence
+from gradverify.evidence import Diagnosis
 
 MISSING_TERM = "missing-term"
 _MAX_DENSE = 256  # smaller side of a matrix up to which the full SVD is computed
@@ -30,8 +30,7 @@ _MAX_RIGHT = 0.2  # largest share of right columns, and rows, among those chosen
 
 def missing_term(seen: BlockEntries) -> Diagnosis | None:
     """Detect an error that is diagonal, off-diagonal or of much lower rank than the numeric Jacobian."""
-    evidence = seen.block
-    if evidence.of.shape == evidence.wrt.shape and seen.wrong.shape[0] > 2:
+    if seen.block.of.shape == seen.block.wrt.shape and seen.wrong.shape[0] > 2:
         found = _on_or_off_diagonal(seen)
         if found is not None:
             return found
@@ -119,7 +118,6 @@ def rank_of(values: Tensor) -> int:
 
 def missing_path(seen: BlockEntries) -> Diagnosis | None:
     """Detect several entries that are wrongly claimed to be zero, beside several right ones."""
-    evidence = seen.block
     kept = ~seen.zero & ~seen.wrong
     if (
         bool((seen.wrong & (seen.claimed != 0)).any())
@@ -131,19 +129,19 @@ def missing_path(seen: BlockEntries) -> Diagnosis | None:
     if share is None:
         return None
     count = f"{int(seen.wrong.sum())} of the {int((~seen.zero).sum())} entries that are not zero"
-    location = _location(evidence, seen, Axis.INPUT) or _location(evidence, seen, Axis.OUTPUT)
+    location = _location(seen, Axis.INPUT) or _location(seen, Axis.OUTPUT)
     text = f"analytic = 0 in {count}{location}, and right in the others:"
     text += f" part of the derivative is left out{share_text(share)}"
     return Diagnosis(cause=MISSING_TERM, explanation=text, share=share)
 
 
-def _location(evidence: Evidence, seen: BlockEntries, axis: Axis) -> str:
+def _location(seen: BlockEntries, axis: Axis) -> str:
     """Return ", those by x[:, 4:8]" if exactly the nonzero entries of these elements are lost, else ""."""
     across = 1 - axis.value
     wrong, kept = seen.wrong.any(across), (~seen.zero & ~seen.wrong).any(across)
     if bool((wrong & kept).any()):
         return ""
-    block, preposition = block_along(evidence, axis), "by" if axis is Axis.INPUT else "of"
+    block, preposition = block_along(seen.block, axis), "by" if axis is Axis.INPUT else "of"
     return f", those {preposition} {_index_text(block, wrong, wrong | kept) or _element_names(block, wrong)}"
 
 

@@ -18,7 +18,7 @@ from gradverify.diagnosis.causes.missing_term import MISSING_TERM
 from gradverify.diagnosis.naming.constants import known_constant, number_text
 from gradverify.diagnosis.naming.variables import Axis
 from gradverify.diagnosis.naming.wording import differ_text, share_text
-from gradverify.evidence import Diagnosis, Evidence
+from gradverify.evidence import Diagnosis
 
 _SAME = 1e-5  # relative spread of errors that count as equal
 _MIN_ENTRIES = 4  # entries, or distinct values, that have to agree
@@ -29,8 +29,7 @@ _TINY = torch.finfo(torch.float64).tiny
 
 def missing_summand(seen: BlockEntries) -> Diagnosis | None:
     """Detect an error of c in all wrong entries, or of c·t in every entry, with one number c and a tensor t."""
-    evidence = seen.block
-    for pattern, name in _summands(evidence, seen):
+    for pattern, name in _summands(seen):
         error = (seen.claimed - seen.numeric)[seen.wrong]
         expected = pattern[seen.wrong]
         if len(expected) < _MIN_ENTRIES or not bool((expected != 0).all()):
@@ -52,10 +51,9 @@ def missing_summand(seen: BlockEntries) -> Diagnosis | None:
 
 def missing_multiple_per_line(seen: BlockEntries) -> Diagnosis | None:
     """Detect an error of k or k·t in every wrong entry, with one number k per row, or per column, and a tensor t."""
-    evidence = seen.block
     error = (seen.claimed - seen.numeric).masked_fill(~seen.wrong, 0.0)
     for axis, line in ((Axis.INPUT, "output"), (Axis.OUTPUT, "input")):
-        for tensor in (_unnamed_ones(seen, axis), *tensors_along(evidence, axis)):
+        for tensor in (_unnamed_ones(seen, axis), *tensors_along(seen.block, axis)):
             predicted_error = _line_multiples(seen, error, tensor)
             share = None if predicted_error is None else explained_share(seen, seen.numeric + predicted_error)
             if share is not None:
@@ -76,11 +74,10 @@ def _unnamed_ones(seen: BlockEntries, axis: Axis) -> AxisTensor:
 
 def claims_equal_tensor(seen: BlockEntries) -> Diagnosis | None:
     """Detect a claimed Jacobian whose nonzero entries are the values of one tensor, or their negatives."""
-    evidence = seen.block
     nonzero = seen.claimed != 0
     claimed = seen.claimed[nonzero]
     for axis in Axis:
-        for tensor in tensors_along(evidence, axis):
+        for tensor in tensors_along(seen.block, axis):
             expected = tensor.broadcast.expand_as(seen.claimed)
             if bool((seen.wrong & ~nonzero & (expected != 0)).any()):
                 continue  # the claim is zero although the tensor is not
@@ -157,13 +154,13 @@ def _fitted(entries: Tensor, expected: Tensor, dim: int) -> Tensor:
     )
 
 
-def _summands(evidence: Evidence, seen: BlockEntries) -> Iterator[tuple[Tensor, str]]:
+def _summands(seen: BlockEntries) -> Iterator[tuple[Tensor, str]]:
     """Yield patterns (m, n) of which the error may be a multiple, each with the name of its tensor."""
     yield seen.wrong.to(seen.numeric.dtype), ""
-    if total(evidence.of.shape) == 1 or is_elementwise(evidence, seen):
-        for tensor in tensors_along(evidence, Axis.INPUT):
+    if total(seen.block.of.shape) == 1 or is_elementwise(seen):
+        for tensor in tensors_along(seen.block, Axis.INPUT):
             if int(torch.unique(tensor.values).numel()) >= _MIN_ENTRIES:
-                yield on_diagonal(evidence, tensor.values), tensor.name
+                yield on_diagonal(seen.block, tensor.values), tensor.name
 
 
 def _varies(ratio: Tensor) -> bool:

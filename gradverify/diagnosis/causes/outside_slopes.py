@@ -33,17 +33,16 @@ class _Slopes:
 
 def outside_slopes(seen: BlockEntries) -> Diagnosis | None:
     """Detect wrong entries that are all at a kink, with claims below or above both one-sided derivatives."""
-    evidence = seen.block
-    if evidence.backward.missing[evidence.wrt.tensor]:
+    if seen.block.backward.missing[seen.block.wrt.tensor]:
         return None  # None is no slope
-    kinked = evidence.jacobians.maybe_kinked[evidence.of.coordinates, evidence.wrt.coordinates]
+    kinked = seen.block.jacobians.maybe_kinked[seen.block.of.coordinates, seen.block.wrt.coordinates]
     columns = seen.wrong.any(0).nonzero().flatten().tolist()
     if len(columns) > _MAX_INPUTS or bool((seen.wrong & ~kinked).any()):
         return None
     worst: tuple[float, str] = (0.0, "")
     for column in columns:
         rows = seen.wrong[:, column].nonzero().flatten()
-        slopes = _slopes(evidence, column, rows)
+        slopes = _slopes(seen.block, column, rows)
         if slopes is None:
             return None
         claimed = seen.claimed[rows, column]
@@ -58,7 +57,7 @@ def outside_slopes(seen: BlockEntries) -> Diagnosis | None:
             shown = [
                 number_text(float(f"{float(each[at]):.{_DIGITS}g}")) for each in (claimed, slopes.low, slopes.high)
             ]
-            where = f"{element_name(evidence.of, int(rows[at]))} by {element_name(evidence.wrt, column)}"
+            where = f"{element_name(seen.block.of, int(rows[at]))} by {element_name(seen.block.wrt, column)}"
             worst = float(outside[at]), f"backward says {shown[0]}, the slopes are {shown[1]} and {shown[2]} ({where})"
     others = int(seen.wrong.sum()) - 1
     more = f"; {others} more wrong {'entry lies' if others == 1 else 'entries lie'} outside both slopes at a kink"

@@ -35,22 +35,22 @@ _TRIED, _NEAR = 24, 2  # orders of rows and columns at once, which no sample can
 
 def transposed(seen: BlockEntries) -> Diagnosis | None:
     """Detect a transposed Jacobian, or two exchanged dimensions of a gradient or a cotangent."""
-    evidence = seen.block
     rows, columns = seen.numeric.shape
     if rows == columns and rows > 1:
         share = explained_share(seen, seen.numeric.T) if not bool(seen.left_out.any()) else None
         if share is not None:
             text = f"analytic = numeric transposed: J·cotangent instead of cotangent·J{share_text(share)}"
             return Diagnosis(cause=TRANSPOSED, explanation=text, share=share)
-    return _first_match(TRANSPOSED, seen, transpositions(evidence))
+    return _first_match(TRANSPOSED, seen, transpositions(seen.block))
 
 
 def shifted(seen: BlockEntries) -> Diagnosis | None:
     """Detect a shift by one index along a dimension, cyclic or with zeros filled in."""
-    evidence = seen.block
-    cyclic = (candidate for candidate in _of_several_lines(seen, rolls(evidence)) if is_shift(candidate))
+    cyclic = (candidate for candidate in _of_several_lines(seen, rolls(seen.block)) if is_shift(candidate))
     zero_filled = (
-        candidate for candidate in _of_several_lines(seen, shifts(evidence)) if not _is_mostly_vacated(seen, candidate)
+        candidate
+        for candidate in _of_several_lines(seen, shifts(seen.block))
+        if not _is_mostly_vacated(seen, candidate)
     )
     return _first_match(SHIFTED, seen, cyclic) or _first_match(SHIFTED, seen, zero_filled)
 
@@ -62,9 +62,8 @@ def is_shift(arrangement: Arrangement) -> bool:
 
 def permuted(seen: BlockEntries) -> Diagnosis | None:
     """Detect a claimed Jacobian that is the numeric one with its rows or columns in another order."""
-    evidence = seen.block
-    found = _first_match(PERMUTED, seen, _of_several_lines(seen, rolls(evidence)))
-    return found if found is not None else _first_match(PERMUTED, seen, permutations(evidence, seen))
+    found = _first_match(PERMUTED, seen, _of_several_lines(seen, rolls(seen.block)))
+    return found if found is not None else _first_match(PERMUTED, seen, permutations(seen))
 
 
 def _of_several_lines(seen: BlockEntries, candidates: Iterator[Arrangement]) -> Iterator[Arrangement]:

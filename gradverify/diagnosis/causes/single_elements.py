@@ -25,7 +25,7 @@ from gradverify.diagnosis.projections.sums import (
     sums_over_columns,
     sums_over_rows,
 )
-from gradverify.evidence import Diagnosis, Evidence
+from gradverify.evidence import Diagnosis
 
 SINGLE_ELEMENTS = "single-elements"
 MAX_WRONG = 3  # wrong entries, or wrong elements, at most
@@ -37,12 +37,7 @@ _SAME_FACTOR = 1e-3  # of the error: largest residual of a factor
 
 def single_elements(seen: BlockEntries) -> Diagnosis | None:
     """Detect at most three wrong entries beside many right ones, or at most three elements with all entries wrong."""
-    evidence = seen.block
-    return (
-        _wrong_entries(evidence, seen)
-        or _wrong_elements(evidence, seen, Axis.INPUT)
-        or _wrong_elements(evidence, seen, Axis.OUTPUT)
-    )
+    return _wrong_entries(seen) or _wrong_elements(seen, Axis.INPUT) or _wrong_elements(seen, Axis.OUTPUT)
 
 
 def is_confined_to_one_input(seen: BlockEntries) -> bool:
@@ -73,18 +68,18 @@ def _nonzero(seen: BlockEntries) -> Tensor:
     return (seen.claimed != 0) | ~seen.zero
 
 
-def _wrong_entries(evidence: Evidence, seen: BlockEntries) -> Diagnosis | None:
+def _wrong_entries(seen: BlockEntries) -> Diagnosis | None:
     count = int(seen.wrong.sum())
     right = int((~seen.zero & ~seen.wrong).sum())
     if count > MAX_WRONG or right < (1 if count == 1 else RIGHT_PER_WRONG * count):
         return None
     wrong = seen.wrong.nonzero().tolist()
-    words = [f"{element_name(evidence.of, row)} by {element_name(evidence.wrt, column)}" for row, column in wrong]
+    words = [f"{element_name(seen.block.of, row)} by {element_name(seen.block.wrt, column)}" for row, column in wrong]
     text = f"{differ_text(count, seen.wrong.numel(), 'entries')}: {listed(words)}"
     return Diagnosis(cause=SINGLE_ELEMENTS, explanation=text, share=1.0)
 
 
-def _wrong_elements(evidence: Evidence, seen: BlockEntries, axis: Axis) -> Diagnosis | None:
+def _wrong_elements(seen: BlockEntries, axis: Axis) -> Diagnosis | None:
     """Detect a few inputs with all entries wrong, or a few outputs with all entries wrong by one factor each."""
     wrong, right = _wrong_and_right(seen, axis)
     count = int(wrong.sum())
@@ -95,7 +90,7 @@ def _wrong_elements(evidence: Evidence, seen: BlockEntries, axis: Axis) -> Diagn
     factor_texts = [_factor_text(seen, broadcast_along(axis, _one_hot(wrong, at))) for at in positions]
     if share is None or (axis is Axis.OUTPUT and "" in factor_texts):
         return None
-    block, noun = block_along(evidence, axis), "elements" if axis is Axis.INPUT else "outputs"
+    block, noun = block_along(seen.block, axis), "elements" if axis is Axis.INPUT else "outputs"
     words = [f"{element_name(block, at)}{factor_text}" for at, factor_text in zip(positions, factor_texts, strict=True)]
     text = f"{differ_text(count, total(block.shape), noun)}, in all entries: {listed(words)}"
     return Diagnosis(cause=SINGLE_ELEMENTS, explanation=text, share=share)

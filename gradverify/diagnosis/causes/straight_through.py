@@ -33,14 +33,17 @@ def straight_through(seen: BlockEntries) -> Diagnosis | None:
 
     A piecewise linear function, such as a relu, does not qualify: its outputs change in small steps elsewhere.
     """
-    evidence = seen.block
     wrong = seen.wrong.any(1)
-    if evidence.backward.problem.order > 1 or not bool(seen.zero.all()) or not _is_piecewise_constant(evidence, wrong):
+    if (
+        seen.block.backward.problem.order > 1
+        or not bool(seen.zero.all())
+        or not _is_piecewise_constant(seen.block, wrong)
+    ):
         return None
-    multiple = multiple_of_cotangent(evidence, seen, seen.wrong.any(0))
+    multiple = multiple_of_cotangent(seen, seen.wrong.any(0))
     count = differ_text(int(wrong.sum()), len(wrong), "elements")
     text = (
-        f"{count}; {evidence.of.name} moves in jumps only, analytic {f'= {multiple}' if multiple else '≠ 0'}: "
+        f"{count}; {seen.block.of.name} moves in jumps only, analytic {f'= {multiple}' if multiple else '≠ 0'}: "
         "a straight-through estimator; where it is meant, `surrogate` names the function that backward is for"
     )
     return Diagnosis(cause=STRAIGHT_THROUGH, explanation=text, share=1.0)

@@ -10,7 +10,7 @@ from gradverify.diagnosis.block.entries import BlockEntries, explained_share
 from gradverify.diagnosis.causes.permuted import TRANSPOSED
 from gradverify.diagnosis.naming.variables import input_and_output_values
 from gradverify.diagnosis.naming.wording import share_text
-from gradverify.evidence import Diagnosis, Evidence
+from gradverify.evidence import Diagnosis
 
 SYMMETRISED = "symmetrised"
 _SAME = 1e-6  # times the largest entry: entries that count as equal
@@ -18,8 +18,7 @@ _SAME = 1e-6  # times the largest entry: entries that count as equal
 
 def symmetrised(seen: BlockEntries) -> Diagnosis | None:
     """Detect gradients of which only the sum of each entry and its mirror image is right."""
-    evidence = seen.block
-    shape = evidence.wrt.shape
+    shape = seen.block.wrt.shape
     if len(shape) < 2 or shape[-1] != shape[-2] or shape[-1] < 2:
         return None
     mirror = torch.arange(total(shape)).view(shape).mT.reshape(-1).to(seen.numeric.device)
@@ -29,17 +28,17 @@ def symmetrised(seen: BlockEntries) -> Diagnosis | None:
         seen.claimed + seen.claimed[:, mirror], seen.numeric + seen.numeric[:, mirror], pair_slack
     ):
         return None  # other errors remain, and a symmetry constraint would not make the gradient right
-    name = evidence.wrt.name
+    name = seen.block.wrt.name
     pair_text = (
         f"an entry of {name} and its mirror image together get what they should, apart they do not{share_text(share)}"
     )
     lower = torch.arange(total(shape), device=mirror.device) > mirror  # strictly below the diagonal
     triangle = [
-        f": {evidence.of.name} is made of its {half} triangle alone"
+        f": {seen.block.of.name} is made of its {half} triangle alone"
         for half, other in (("lower", lower[mirror]), ("upper", lower))
         if bool(seen.zero[:, other].all())
     ]
-    if triangle or _may_be_symmetric(evidence, seen, mirror, pair_slack):
+    if triangle or _may_be_symmetric(seen, mirror, pair_slack):
         text = f"{pair_text}{''.join(triangle)}; where {name} moves symmetrically, `constraint: symmetric` says so"
         return Diagnosis(cause=SYMMETRISED, explanation=text, share=share)
     if _are_same(seen.numeric, -seen.numeric[:, mirror], pair_slack):
@@ -48,9 +47,9 @@ def symmetrised(seen: BlockEntries) -> Diagnosis | None:
     return Diagnosis(cause=TRANSPOSED, explanation=text, share=share)
 
 
-def _may_be_symmetric(evidence: Evidence, seen: BlockEntries, mirror: Tensor, pair_slack: Tensor) -> bool:
+def _may_be_symmetric(seen: BlockEntries, mirror: Tensor, pair_slack: Tensor) -> bool:
     """True if the matrix itself, the numeric Jacobian or the claimed one is symmetric."""
-    point = input_and_output_values(evidence)[0][evidence.wrt.coordinates]
+    point = input_and_output_values(seen.block)[0][seen.block.wrt.coordinates]
     jacobians = (seen.claimed, seen.numeric)
     is_jacobian_symmetric = any(_are_same(entries, entries[:, mirror], pair_slack) for entries in jacobians)
     return is_jacobian_symmetric or _are_same(point, point[mirror], torch.zeros_like(point))

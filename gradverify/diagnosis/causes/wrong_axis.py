@@ -33,17 +33,16 @@ class _Matched:
 
 def wrong_axis(seen: BlockEntries) -> Diagnosis | None:
     """Detect claimed entries that match other dimensions of input and output than the numeric entries do."""
-    evidence = seen.block
-    numeric, claimed = _matched(evidence, ~seen.zero), _matched(evidence, (seen.claimed != 0) & ~seen.left_out)
+    numeric, claimed = _matched(seen.block, ~seen.zero), _matched(seen.block, (seen.claimed != 0) & ~seen.left_out)
     if numeric is None or claimed is None or numeric == claimed:
         return None
     extra, lost = numeric.dimensions - claimed.dimensions, claimed.dimensions - numeric.dimensions
-    name = evidence.wrt.name
+    name = seen.block.wrt.name
     if not extra:
         return None  # missing entries are reported by other causes
     if lost:
         text = f"elements go together along {_named(lost)} of {name}, and backward sums along {_named(extra)}"
-    elif _is_low_rank_across(evidence, seen, numeric, claimed):
+    elif _is_low_rank_across(seen, numeric, claimed):
         text = f"backward sums along {_named(extra)} of {name} too, where every place has outputs of its own"
     else:
         return None
@@ -76,15 +75,15 @@ def _matched(evidence: Evidence, entries: Tensor) -> _Matched | None:
     return _Matched(of_input=matched) if len(rows) >= _FILLED * capacity else None
 
 
-def _is_low_rank_across(evidence: Evidence, seen: BlockEntries, numeric: _Matched, claimed: _Matched) -> bool:
+def _is_low_rank_across(seen: BlockEntries, numeric: _Matched, claimed: _Matched) -> bool:
     """True if the claimed entries between independent elements have low rank, and the error is of rank above one.
 
     The entries examined are those of outputs with index 0 along all dimensions matched in `numeric`, by inputs with
     index 0 along the dimensions that `claimed` matches too, and another index along one that it does not.
     """
     output_count, input_count = seen.claimed.shape
-    outputs = torch.unravel_index(torch.arange(output_count, device=evidence.device), evidence.of.shape)
-    inputs = torch.unravel_index(torch.arange(input_count, device=evidence.device), evidence.wrt.shape)
+    outputs = torch.unravel_index(torch.arange(output_count, device=seen.block.device), seen.block.of.shape)
+    inputs = torch.unravel_index(torch.arange(input_count, device=seen.block.device), seen.block.wrt.shape)
     rows, columns = (torch.ones_like(index[0], dtype=torch.bool) for index in (outputs, inputs))
     elsewhere = torch.zeros_like(columns)
     for in_dim, out_dim in numeric.of_input.items():

@@ -39,7 +39,7 @@ def wrong_branch(seen: BlockEntries) -> Diagnosis | None:
     if is_confined_to_one_input(seen):
         return None
     search = RegionSearch(cause=WRONG_BRANCH, regions=regions_by_value, limit=MAX_CHANCE)
-    return confined_to_region(seen.block, seen, search) or _two_wrong_branches(seen)
+    return confined_to_region(seen, search) or _two_wrong_branches(seen)
 
 
 def regions_by_value(evidence: WrongBlock, group: AxisMasks) -> Iterator[Region]:
@@ -60,7 +60,6 @@ def regions_by_value(evidence: WrongBlock, group: AxisMasks) -> Iterator[Region]
 
 def _two_wrong_branches(seen: BlockEntries) -> Diagnosis | None:
     """Detect errors in all nonzero entries, with one factor on either side of a threshold."""
-    evidence = seen.block
     inputs = axis_masks(seen, Axis.INPUT)
     if bool((~seen.zero & ~seen.wrong).any()):
         return None
@@ -69,7 +68,7 @@ def _two_wrong_branches(seen: BlockEntries) -> Diagnosis | None:
         return None
     for side in (larger, inputs.relevant & ~larger):
         sided = _sided(seen, side, inputs.relevant)
-        region = _region(evidence, sided)
+        region = _region(seen.block, sided)
         if region is not None:
             return _explained(seen, sided, region)
     return None

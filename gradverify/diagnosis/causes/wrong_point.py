@@ -30,38 +30,34 @@ _MIN_SIZE = 1e-4  # times the mean size: least size of an entry, for its step
 
 def wrong_point(seen: BlockEntries) -> Diagnosis | None:
     """Detect claimed derivatives that are the numeric ones at the values of another tensor."""
-    evidence = seen.block
     text = "analytic is the derivative at {wrt} = {name}: backward computes with {name} where {wrt} belongs"
-    return _first_match(evidence, seen, seen.claimed.diagonal(), _numeric_at, text)
+    return _first_match(seen, seen.claimed.diagonal(), _numeric_at, text)
 
 
 def wrong_point_in_backward(seen: BlockEntries) -> Diagnosis | None:
     """Detect a backward that is right here if it is called at the values of another tensor."""
-    evidence = seen.block
     text = "backward at {wrt} = {name} says what is right here: it computes with {wrt} where {name} belongs"
-    return _first_match(evidence, seen, seen.numeric.diagonal(), _analytic_at, text)
+    return _first_match(seen, seen.numeric.diagonal(), _analytic_at, text)
 
 
-def _first_match(
-    evidence: Evidence, seen: BlockEntries, expected: Tensor, derivatives_at: _DerivativesAt, text: str
-) -> Diagnosis | None:
+def _first_match(seen: BlockEntries, expected: Tensor, derivatives_at: _DerivativesAt, text: str) -> Diagnosis | None:
     """Return the diagnosis for the first tensor at whose values, in their order, the derivatives are as expected."""
-    for name, point in _points(evidence) if _may_perturb_together(evidence, seen) else ():
-        found = derivatives_at(evidence, point)
+    for name, point in _points(seen.block) if _may_perturb_together(seen) else ():
+        found = derivatives_at(seen.block, point)
         share = _share(seen, expected, found)
-        if share is not None and _depends_on_order(seen, found, derivatives_at(evidence, _shuffled(point))):
-            explanation = text.format(wrt=evidence.wrt.name, name=name)
+        if share is not None and _depends_on_order(seen, found, derivatives_at(seen.block, _shuffled(point))):
+            explanation = text.format(wrt=seen.block.wrt.name, name=name)
             return Diagnosis(cause=WRONG_POINT, explanation=explanation, share=share)
     return None
 
 
-def _may_perturb_together(evidence: Evidence, seen: BlockEntries) -> bool:
+def _may_perturb_together(seen: BlockEntries) -> bool:
     """True if all entries of the input may be perturbed at once: the function is elementwise and has no projection."""
-    if evidence.wrt.step != 1 or evidence.of.step != 1 or not is_elementwise(evidence, seen):
+    if seen.block.wrt.step != 1 or seen.block.of.step != 1 or not is_elementwise(seen):
         return False
     wrong = seen.wrong.diagonal()
     return int(wrong.sum()) >= _MIN_WRONG and all(
-        primal.project is None for primal in evidence.backward.problem.primals
+        primal.project is None for primal in seen.block.backward.problem.primals
     )
 
 
