@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -42,7 +43,7 @@ def is_elementwise(entries: BlockEntries) -> bool:
     """True if both shapes are equal and claimed and numeric entries are zero off the diagonal."""
     if entries.block.of.shape != entries.block.wrt.shape:
         return False
-    return all(_is_diagonal(nonzero) for nonzero in (entries.claimed != 0, ~entries.zero))
+    return all(is_diagonal(nonzero) for nonzero in (entries.claimed != 0, ~entries.zero))
 
 
 def axis_masks(entries: BlockEntries, axis: Axis) -> AxisMasks:
@@ -81,17 +82,15 @@ def is_triangle_or_diagonal(block: Block, group: AxisMasks) -> bool:
 
 def is_consecutive(block: Block, group: AxisMasks) -> bool:
     """True if the wrong coordinates are consecutive whole slices of a dimension, without its first and last."""
-    wrong, relevant = group.wrong.reshape(block.shape), group.relevant.reshape(block.shape)
-    for dimension, size in enumerate(block.shape):
-        others = tuple(place for place in range(len(block.shape)) if place != dimension)
-        slices = wrong.any(others) if others else wrong
-        along = [-1 if place == dimension else 1 for place in range(len(block.shape))]
-        indices = slices.nonzero().flatten().tolist()
-        first, last = min(indices, default=0), max(indices, default=0)
-        inside = first > 0 and last < size - 1 and last - first + 1 == len(indices)
-        if inside and int(wrong.sum()) >= _ROW and torch.equal(slices.reshape(along) & relevant, wrong):
-            return True
-    return False
+    return int(group.wrong.sum()) >= _ROW and any(
+        min(slices.wrong) > 0 and max(slices.wrong) < slices.size - 1 and is_run(sorted(slices.wrong))
+        for slices in all_slices(block, group)
+    )
+
+
+def is_run(places: Sequence[int]) -> bool:
+    """True if ascending indices are consecutive."""
+    return list(places) == list(range(places[0], places[-1] + 1))
 
 
 def broadcast_along(axis: Axis, coordinates: Tensor) -> Tensor:
@@ -99,12 +98,23 @@ def broadcast_along(axis: Axis, coordinates: Tensor) -> Tensor:
     return coordinates.unsqueeze(0) if axis is Axis.INPUT else coordinates.unsqueeze(1)
 
 
+def index_along(shape: Sequence[int], dimension: int, device: torch.device) -> Tensor:
+    """Return the index along a dimension of every entry of a tensor with this shape, (k,)."""
+    return torch.arange(math.prod(shape), device=device) // math.prod(shape[dimension + 1 :]) % shape[dimension]
+
+
+def any_in_slice(mask: Tensor, shape: Sequence[int], dimension: int) -> Tensor:
+    """True for each slice along a dimension that holds an entry of the mask (k, ...) of a tensor; (slices, ...)."""
+    before, after = math.prod(shape[:dimension]), math.prod(shape[dimension + 1 :])
+    return mask.reshape(before, shape[dimension], after, *mask.shape[1:]).any(2).any(0)
+
+
 def on_diagonal(evidence: Evidence, values: Tensor) -> Tensor:
     """Return the diagonal matrix (k, k) of `values` (k,), or the row (1, k) if there is a single output."""
     return values.unsqueeze(0) if total(evidence.of.shape) == 1 else torch.diag(values)
 
 
-def _is_diagonal(nonzero: Tensor) -> bool:
+def is_diagonal(nonzero: Tensor) -> bool:
     """True if the mask (k, k) is False off its diagonal."""
     return int(nonzero.sum()) == int(nonzero.diagonal().sum())
 
@@ -113,6 +123,7 @@ def _is_diagonal(nonzero: Tensor) -> bool:
 class Slices:
     """The slices of a tensor along one dimension, each either wrong in all relevant coordinates or in none."""
 
+    dimension: int
     size: int  # number of slices
     wrong: frozenset[int]  # indices of the wrong slices
     relevant: frozenset[int]  # indices of the slices with relevant coordinates
@@ -120,22 +131,21 @@ class Slices:
     where: str  # the wrong slices in words
 
 
-def slices_of(block: Block, dimension: int, group: AxisMasks) -> Slices | None:
-    """Return the slices along the dimension, None if some are wrong in a part of their relevant coordinates."""
-    others = tuple(place for place in range(len(block.shape)) if place != dimension)
-    wrong, relevant = group.wrong.reshape(block.shape), group.relevant.reshape(block.shape)
-    hit, alive = (entries.any(others) if others else entries for entries in (wrong, relevant))
-    along = [-1 if place == dimension else 1 for place in range(len(block.shape))]
-    if not torch.equal(hit.reshape(along) & relevant, wrong):
-        return None
-    widths = (relevant.sum(others) if others else relevant.long())[hit]
-    return Slices(
-        size=block.shape[dimension],
-        width=int(widths.min()),
-        wrong=frozenset(hit.nonzero().flatten().tolist()),
-        relevant=frozenset(alive.nonzero().flatten().tolist()),
-        where=_named(block, dimension, hit.nonzero().flatten().tolist()),
-    )
+def all_slices(block: Block, group: AxisMasks) -> Iterator[Slices]:
+    """Yield the slices along each dimension, unless some are wrong in only a part of their relevant coordinates."""
+    for dimension, size in enumerate(block.shape):
+        index = index_along(block.shape, dimension, group.wrong.device)
+        hit, alive = (any_in_slice(mask, block.shape, dimension) for mask in (group.wrong, group.relevant))
+        if torch.equal(hit[index] & group.relevant, group.wrong):
+            places = hit.nonzero().flatten().tolist()
+            yield Slices(
+                dimension=dimension,
+                size=size,
+                wrong=frozenset(places),
+                relevant=frozenset(alive.nonzero().flatten().tolist()),
+                width=int(torch.bincount(index[group.relevant], minlength=size)[hit].min()),
+                where=_named(block, dimension, places),
+            )
 
 
 def is_every_nth(slices: Slices, step: int) -> bool:
@@ -147,15 +157,15 @@ def is_every_second_or_third(block: Block, group: AxisMasks) -> bool:
     """True if the wrong coordinates are every second or third slice along a dimension, unlikely by chance."""
     if chance(sum(_STEPS), int(group.relevant.sum()), int(group.wrong.sum())) > _MAX_CHANCE:
         return False
-    along = (slices_of(block, dimension, group) for dimension in range(len(block.shape)))
-    found = [slices for slices in along if slices is not None]
-    return any(slices.size >= 2 * step and is_every_nth(slices, step) for slices in found for step in _STEPS)
+    return any(
+        slices.size >= 2 * step and is_every_nth(slices, step) for slices in all_slices(block, group) for step in _STEPS
+    )
 
 
 def _named(block: Block, dimension: int, places: list[int]) -> str:
     """Return the slices in words: "x is in rows 7 and 15", or "x is at index 7 of dimension 2" beyond matrices."""
     plural = "s" if len(places) > 1 else ""
-    run = len(places) > _RUN and places == list(range(places[0], places[-1] + 1))
+    run = len(places) > _RUN and is_run(places)
     numbers = f"{places[0]} to {places[-1]}" if run else listed([str(place) for place in places])
     names = {1: ("element",), 2: ("row", "column")}.get(len(block.shape))
     if names is not None:

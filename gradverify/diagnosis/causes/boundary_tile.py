@@ -9,7 +9,7 @@ import torch
 from gradverify.core.model.coordinates import Block
 from gradverify.diagnosis.block.entries import BlockEntries
 from gradverify.diagnosis.block.region_search import RegionSearch, confined_to_region
-from gradverify.diagnosis.block.structure import AxisMasks, Slices, slices_of
+from gradverify.diagnosis.block.structure import AxisMasks, Slices, all_slices
 from gradverify.diagnosis.block.value_or_position import accepted_region
 from gradverify.diagnosis.naming.region import Region, chance, regions
 from gradverify.diagnosis.naming.variables import VariableKind, block_along, scalars, variables
@@ -38,12 +38,10 @@ def regions_at_edges(evidence: WrongBlock, group: AxisMasks) -> Iterator[Region]
     if any(region.level for region in regions(candidates, known, group.wrong, group.relevant)):
         return  # so does one value that only the wrong coordinates have
     block = block_along(evidence, group.axis)
-    for dimension in range(len(block.shape)):
-        slices = slices_of(block, dimension, group)
-        if slices is not None:
-            yield from _periodic(slices)
-            yield from _contiguous(slices)
-            yield from _all_but_edge(slices)
+    for slices in all_slices(block, group):
+        yield from _periodic(slices)
+        yield from _contiguous(slices)
+        yield from _all_but_edge(slices)
     yield from _flat_tail(block, group)
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from gradverify.core.model.coordinates import Block, total
 from gradverify.diagnosis.block.region_search import coincidence_chance
 from gradverify.diagnosis.block.relation import factor_in_words, multiple_in_words
-from gradverify.diagnosis.block.structure import AxisMasks
+from gradverify.diagnosis.block.structure import AxisMasks, index_along
 from gradverify.diagnosis.causes.boundary_tile import BOUNDARY_TILE, regions_at_edges
 from gradverify.diagnosis.causes.boundary_tile import MAX_CHANCE as BY_PLACE
 from gradverify.diagnosis.causes.missing_mask import MISSING_MASK
@@ -167,16 +167,13 @@ def _orders(block: Block, projections: RandomProjections, axis: Axis) -> Iterato
     """Yield sort keys (k,) by which the wrong coordinates may be contiguous: values, indices, positions in a tile."""
     for variable in variables(projections.block, axis):
         yield variable.values
-    places = torch.arange(total(block.shape), device=projections.block.device)
-    stride = 1
-    for size in reversed(block.shape):
-        index = places // stride % size
+    for dimension in reversed(range(len(block.shape))):
+        index, size = index_along(block.shape, dimension, projections.block.device), block.shape[dimension]
         if size > 1:
             yield index.double()
         for tile in _TILES:
             if 2 * tile <= size:
                 yield (index % tile).double()
-        stride *= size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

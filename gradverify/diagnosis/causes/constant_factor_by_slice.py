@@ -13,11 +13,12 @@ from gradverify.diagnosis.block.relation import factor_in_words
 from gradverify.diagnosis.block.structure import (
     AxisMasks,
     Slices,
+    all_slices,
     axis_masks,
     broadcast_along,
     is_elementwise,
     is_every_nth,
-    slices_of,
+    is_run,
 )
 from gradverify.diagnosis.causes.constant_factor import CONSTANT_FACTOR, SIGN_FLIP
 from gradverify.diagnosis.naming.region import chance
@@ -59,9 +60,8 @@ def _regular_slices(evidence: Evidence, coordinates: AxisMasks) -> str | None:
     wrong, relevant = int(coordinates.wrong.sum()), int(coordinates.relevant.sum())
     if wrong == relevant:
         return None
-    for dimension in range(len(block.shape)):
-        slices = slices_of(block, dimension, coordinates)
-        for placements, text in _descriptions(slices) if slices is not None else ():
+    for slices in all_slices(block, coordinates):
+        for placements, text in _descriptions(slices):
             if chance(placements * len(block.shape), relevant, wrong) <= _MAX_CHANCE:
                 return text
     return None
@@ -71,10 +71,10 @@ def _descriptions(slices: Slices) -> Iterator[tuple[int, str]]:
     """Yield descriptions of the wrong slices, each with the number of placements that fit the same description."""
     wrong, size = sorted(slices.wrong), slices.size
     count, all_relevant = len(wrong), len(slices.relevant) == size  # slices of zeros could complete a pattern by chance
-    if all_relevant and wrong == list(range(wrong[0], wrong[0] + count)):
+    if all_relevant and is_run(wrong):
         yield size - count + 1, slices.where
     right = [place for place in range(size) if place not in slices.wrong]
-    if all_relevant and right[0] > 0 and right[-1] < size - 1 and right == list(range(right[0], right[0] + len(right))):
+    if all_relevant and right[0] > 0 and right[-1] < size - 1 and is_run(right):
         yield count - 1, f"{slices.where}, at both ends"
     step = min((after - before for before, after in pairwise(wrong)), default=1)
     if count > 2 and step > 1 and is_every_nth(slices, step):

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gradverify.core.model.coordinates import Block
 from gradverify.diagnosis.block.entries import BlockEntries, explained_share
+from gradverify.diagnosis.block.structure import AxisMasks, all_slices, is_every_nth
 from gradverify.diagnosis.naming.variables import Axis, block_along
 from gradverify.diagnosis.naming.wording import element_name, listed, share_text
 from gradverify.diagnosis.projections.sampled_lines import SampledLines
@@ -142,42 +143,24 @@ def _location(seen: BlockEntries, axis: Axis) -> str:
     if bool((wrong & kept).any()):
         return ""
     block, preposition = block_along(seen.block, axis), "by" if axis is Axis.INPUT else "of"
-    return f", those {preposition} {_index_text(block, wrong, wrong | kept) or _element_names(block, wrong)}"
+    text = _index_text(block, AxisMasks(axis=axis, wrong=wrong, relevant=wrong | kept))
+    names = [element_name(block, at) for at in wrong.nonzero().flatten().tolist()]
+    return f", those {preposition} {text or listed(names)}"
 
 
-def _index_text(block: Block, wrong: Tensor, relevant: Tensor) -> str:
+def _index_text(block: Block, group: AxisMasks) -> str:
     """Return a slice along one dimension, with or without a step, that holds exactly the wrong elements; else ""."""
-    wrong_entries, relevant_entries = wrong.reshape(block.shape), relevant.reshape(block.shape)
-    for dimension, size in enumerate(block.shape):
-        others = tuple(other for other in range(len(block.shape)) if other != dimension)
-        hit = (wrong_entries.any(others) if others else wrong_entries).nonzero().flatten().tolist()
-        start, stop = hit[0], hit[-1] + 1
-        inside = torch.zeros_like(wrong_entries)
-        inside.narrow(dimension, start, stop - start).fill_(True)
-        if stop - start < size and torch.equal(inside & relevant_entries, wrong_entries):
-            index = [":"] * len(block.shape)
-            index[dimension] = f"{start or ''}:{stop if stop < size else ''}"
-            return f"{block.name}[{', '.join(index)}]"
-        step = next(
-            (step for step in range(2, size // 2 + 1) if _is_every(step, dimension, wrong_entries, relevant_entries)),
-            None,
-        )
-        if step is not None:
-            index = [":"] * len(block.shape)
-            index[dimension] = f"{start % step or ''}::{step}"
-            return f"{block.name}[{', '.join(index)}]"
+    for slices in all_slices(block, group):
+        start, stop = min(slices.wrong), max(slices.wrong) + 1
+        step = next((step for step in range(2, slices.size // 2 + 1) if is_every_nth(slices, step)), None)
+        if stop - start < slices.size and slices.wrong == slices.relevant & {*range(start, stop)}:
+            text = f"{start or ''}:{stop if stop < slices.size else ''}"
+        elif step is not None:
+            text = f"{start % step or ''}::{step}"
+        else:
+            continue
+        return f"{block.name}[{', '.join(text if at == slices.dimension else ':' for at in range(len(block.shape)))}]"
     return ""
-
-
-def _is_every(step: int, dimension: int, wrong: Tensor, relevant: Tensor) -> bool:
-    """True if the wrong elements are exactly the relevant ones at every `step`-th index from the first."""
-    index = torch.arange(wrong.shape[dimension], device=wrong.device)
-    remainder = index.view([-1 if other == dimension else 1 for other in range(wrong.dim())]) % step
-    return torch.equal((remainder == remainder.expand_as(wrong)[wrong][0]) & relevant, wrong)
-
-
-def _element_names(block: Block, wrong: Tensor) -> str:
-    return listed([element_name(block, at) for at in wrong.nonzero().flatten().tolist()])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
