@@ -46,6 +46,11 @@ def is_elementwise(entries: BlockEntries) -> bool:
     return all(is_diagonal(nonzero) for nonzero in (entries.claimed != 0, ~entries.zero))
 
 
+def axes_of(entries: BlockEntries) -> tuple[Axis, ...]:
+    """Return the axes along which errors are described: the inputs, and the outputs unless these are the same."""
+    return (Axis.INPUT,) if is_elementwise(entries) else (Axis.INPUT, Axis.OUTPUT)
+
+
 def axis_masks(entries: BlockEntries, axis: Axis) -> AxisMasks:
     """Return the wrong and the relevant coordinates along an axis."""
     across = 1 - axis.value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 
@@ -12,11 +12,11 @@ from torch import Tensor
 
 from gradverify.diagnosis.block.entries import BlockEntries, explained_share
 from gradverify.diagnosis.block.relation import SAME_FACTOR, Ratios, ratios
-from gradverify.diagnosis.block.structure import is_elementwise
+from gradverify.diagnosis.block.structure import axes_of, is_elementwise
 from gradverify.diagnosis.block.tensors_along_axis import AxisTensor, differences, tensors_along
 from gradverify.diagnosis.naming.constants import known_constant
 from gradverify.diagnosis.naming.variables import Axis
-from gradverify.diagnosis.naming.wording import everywhere
+from gradverify.diagnosis.naming.wording import everywhere, share_text
 from gradverify.evidence import Diagnosis, Evidence
 
 MISSING_FACTOR = "missing-factor"
@@ -26,62 +26,52 @@ _MAX_TENSORS = 5  # per axis, whose pairwise quotients are tried
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Candidate:
+class Candidate:
     """A candidate factor on every entry, with its wording."""
 
     factor: Tensor  # broadcasts to (m, n)
     times: str  # format string of the product: "{} / y"
     interpretation: str
+    where: str = ""  # " in each row of x", "" for every entry
+    accuracy: float = 0.0  # relative, beyond that of the entries
     signed: bool = False  # its negative is a candidate too, so only a positive constant counts
 
 
 def missing_factor(seen: BlockEntries) -> Diagnosis | None:
     """Detect claims that are numeric times, or over, an elementary function of an input, output or argument."""
-    return _first_match(seen, _single_tensor_multiples)
+    return first_match(seen, _single_tensor_multiples(seen))
 
 
 def mistaken_factor(seen: BlockEntries) -> Diagnosis | None:
     """Detect claims that are numeric times the quotient of two tensors, as if one were used for the other."""
-    return _first_match(seen, _quotient_multiples)
+    return first_match(seen, _quotient_multiples(seen))
 
 
-def _first_match(seen: BlockEntries, multiples: Callable[[BlockEntries], Iterator[_Candidate]]) -> Diagnosis | None:
+def first_match(seen: BlockEntries, multiples: Iterable[Candidate]) -> Diagnosis | None:
+    """Return the diagnosis of the first factor that explains the error by itself, or else times a known constant."""
     sample = ratios(seen)
     if not _varies_enough(sample, sample.values):
         return None
-    candidates = list(multiples(seen))
-    if not candidates:
+    found = []
+    for multiple in multiples:
+        factor = multiple.factor.expand_as(seen.numeric)[sample.rows, sample.columns]
+        constant = _common_constant(sample, factor, multiple.accuracy)
+        if constant is not None and (constant[0] > 0 or not multiple.signed):
+            found.append((multiple, constant))
+    found.sort(key=lambda each: each[1][0] != 1.0)
+    return next(filter(None, (_diagnosis(seen, multiple, constant) for multiple, constant in found)), None)
+
+
+def _common_constant(sample: Ratios, factor: Tensor, accuracy: float) -> tuple[float, str] | None:
+    """Return the known constant c with ratio = c·factor, and its text; None if their quotient is no known constant."""
+    quotient = sample.values / factor
+    median = float(quotient.median())
+    if not math.isfinite(median) or median == 0:
         return None
-    factors = [each.factor.expand_as(seen.numeric)[sample.rows, sample.columns] for each in candidates]
-    for number in _of_constant_quotient(sample, torch.stack(factors)):
-        multiple, constant = candidates[number], _common_constant(sample, factors[number])
-        if constant is not None:
-            found = _diagnosis(seen, multiple, constant)
-            if found is not None and (constant[0] > 0 or not multiple.signed):
-                return found
-    return None
-
-
-def _of_constant_quotient(sample: Ratios, factors: Tensor) -> list[int]:
-    """Return the rows of `factors` (N, k) to which the ratios have one quotient, which may still be zero."""
-    quotient = sample.values / factors
-    median = quotient.median(dim=1, keepdim=True).values
-    near = (quotient - median).abs() <= 2 * sample.tolerance * median.abs()
-    found: list[int] = near.all(dim=1).nonzero().flatten().tolist()
-    return found
-
-
-def _common_constant(sample: Ratios, factor: Tensor) -> tuple[float, str] | None:
-    """Return the known constant c with ratio = c·factor, and its text; None if their quotient is no known constant.
-
-    The quotient is the same in all samples, see `_of_constant_quotient`.
-    """
-    if not bool(torch.isfinite(factor).all()) or not bool((factor != 0).all()) or not _varies_enough(sample, factor):
+    near = (quotient - median).abs() <= (2 * sample.tolerance + accuracy) * abs(median)
+    if not bool(near.all()) or not _varies_enough(sample, factor):
         return None
-    median = float((sample.values / factor).median())
-    if median == 0:
-        return None
-    accuracy = float(sample.tolerance.median())
+    accuracy += float(sample.tolerance.median())
     sign = "-" if median < 0 else ""
     if abs(abs(median) - 1.0) <= accuracy:
         return math.copysign(1.0, median), sign
@@ -100,20 +90,23 @@ def _varies_enough(sample: Ratios, factor: Tensor) -> bool:
     return count >= _MIN_DISTINCT and (count - 1) * math.log(tolerance) <= math.log(_MAX_CHANCE)
 
 
-def _diagnosis(seen: BlockEntries, multiple: _Candidate, constant: tuple[float, str]) -> Diagnosis | None:
+def _diagnosis(seen: BlockEntries, multiple: Candidate, constant: tuple[float, str]) -> Diagnosis | None:
     factor = (constant[0] * multiple.factor).expand_as(seen.numeric)
     undefined = ~torch.isfinite(factor)
     if bool((undefined & ~seen.zero).any()):
         return None
-    predicted = torch.where(undefined, seen.claimed, seen.numeric * factor)
+    predicted = seen.numeric * factor
+    agrees = (seen.claimed - predicted).abs() <= multiple.accuracy * predicted.abs()
+    predicted = torch.where(undefined | agrees, seen.claimed, predicted)
     share = explained_share(seen, predicted, float(factor[~undefined].abs().max()))
     if share is None:
         return None
-    text = f"analytic = {constant[1]}{multiple.times.format('numeric')}{everywhere(share)}"
-    return Diagnosis(cause=MISSING_FACTOR, explanation=f"{text}{multiple.interpretation}", share=share)
+    where = multiple.where + share_text(share) if multiple.where else everywhere(share)
+    text = f"analytic = {constant[1]}{multiple.times.format('numeric')}{where}{multiple.interpretation}"
+    return Diagnosis(cause=MISSING_FACTOR, explanation=text, share=share)
 
 
-def _single_tensor_multiples(seen: BlockEntries) -> Iterator[_Candidate]:
+def _single_tensor_multiples(seen: BlockEntries) -> Iterator[Candidate]:
     """Yield elementary functions of each tensor, then of the difference of two."""
     tensors, ambiguous = _tensors(seen), _is_position_ambiguous(seen)
     for form in ELEMENTARY_FUNCTIONS:
@@ -125,7 +118,7 @@ def _single_tensor_multiples(seen: BlockEntries) -> Iterator[_Candidate]:
                 yield replace(multiple, signed=True)
 
 
-def _quotient_multiples(seen: BlockEntries) -> Iterator[_Candidate]:
+def _quotient_multiples(seen: BlockEntries) -> Iterator[Candidate]:
     """Yield the quotients of two tensors along the same axis."""
     tensors, ambiguous = _tensors(seen), _is_position_ambiguous(seen)
     for axis in (Axis.INPUT, Axis.OUTPUT):
@@ -138,7 +131,7 @@ def _quotient_multiples(seen: BlockEntries) -> Iterator[_Candidate]:
                 interpretation = (
                     f", as where {first.name} stands for {second.name}{_location(seen.block, second, ambiguous)}"
                 )
-            yield _Candidate(
+            yield Candidate(
                 factor=first.broadcast / second.broadcast, times=f"{{}} × {quotient}", interpretation=interpretation
             )
 
@@ -162,8 +155,7 @@ def _are_equal(values: Tensor) -> bool:
 
 def _tensors(seen: BlockEntries) -> list[AxisTensor]:
     """Return the tensors that fit along the inputs, and along the outputs unless the function is elementwise."""
-    axes = (Axis.INPUT,) if is_elementwise(seen) else (Axis.INPUT, Axis.OUTPUT)
-    return [tensor for axis in axes for tensor in tensors_along(seen.block, axis)]
+    return [tensor for axis in axes_of(seen) for tensor in tensors_along(seen.block, axis)]
 
 
 def _is_position_ambiguous(seen: BlockEntries) -> bool:
@@ -171,14 +163,12 @@ def _is_position_ambiguous(seen: BlockEntries) -> bool:
     return not is_elementwise(seen) and seen.block.of.shape == seen.block.wrt.shape
 
 
-def _both_ways(form: ElementaryFunction, tensor: AxisTensor, location: str) -> Iterator[_Candidate]:
+def _both_ways(form: ElementaryFunction, tensor: AxisTensor, location: str) -> Iterator[Candidate]:
     """Yield the reciprocal (a missing factor) and the function itself (a factor too many)."""
     name, factor = function_text(form, tensor.name), form.function(tensor.broadcast)
     description = f"{without_brackets(name)}{location}"
-    yield _Candidate(
-        factor=1 / factor, times=f"{{}} / {name}", interpretation=f": a factor of {description} is missing"
-    )
-    yield _Candidate(factor=factor, times=f"{name} × {{}}", interpretation=f": a factor of {description} too many")
+    yield Candidate(factor=1 / factor, times=f"{{}} / {name}", interpretation=f": a factor of {description} is missing")
+    yield Candidate(factor=factor, times=f"{name} × {{}}", interpretation=f": a factor of {description} too many")
 
 
 def _location(evidence: Evidence, tensor: AxisTensor, ambiguous: bool) -> str:
