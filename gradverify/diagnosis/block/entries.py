@@ -14,7 +14,8 @@ from gradverify.core.estimate.samples import BAR_FACTOR
 from gradverify.core.model.coordinates import Block
 from gradverify.diagnosis.block.pattern import Pattern, Ratio
 from gradverify.diagnosis.block.value_or_position import RegionTest, region_test
-from gradverify.evidence import Evidence, part_of
+from gradverify.diagnosis.naming.wording import diagnosed
+from gradverify.evidence import Diagnosis, Evidence, part_of
 
 MIN_SHARE = 0.99  # share of the squared error that a pattern has to explain
 _REPRODUCED = 0.9  # share of the affected entries that a pattern has to reproduce one by one
@@ -176,6 +177,11 @@ def explained_share(entries: BlockEntries, predicted: Tensor, scale: float = 1.0
     share = 1.0 - squared / entries.squared_error
     fits = reproduced >= _REPRODUCED * affected and spoilt <= _SPOILT * affected
     return share if fits and share >= MIN_SHARE else None
+
+
+def explained(entries: BlockEntries, predicted: Tensor, cause: str, text: str, scale: float = 1.0) -> Diagnosis | None:
+    """Return the diagnosis with this text if `predicted` explains the error, else None; see `explained_share`."""
+    return diagnosed(cause, text, explained_share(entries, predicted, scale))
 
 
 def fits_sampled_wrong(entries: BlockEntries, predicted: Tensor, scale: float = 1.0) -> Tensor:

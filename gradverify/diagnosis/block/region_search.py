@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from gradverify.core.model.coordinates import total
 from gradverify.diagnosis.block.entries import BlockEntries
 from gradverify.diagnosis.block.relation import relation, share_inside
-from gradverify.diagnosis.block.structure import AxisMasks, axis_masks, broadcast_along, is_elementwise
+from gradverify.diagnosis.block.structure import AxisMasks, axes_of, axis_masks, broadcast_along
 from gradverify.diagnosis.block.value_or_position import accepted_region
 from gradverify.diagnosis.naming.region import Region, chance
 from gradverify.diagnosis.naming.variables import Axis, block_along
-from gradverify.diagnosis.naming.wording import differ_text, share_text
+from gradverify.diagnosis.naming.wording import diagnosed, differ_text
 from gradverify.evidence import Diagnosis, Evidence
 
 _BY_CHANCE = 1e-3  # largest chance of a coincidence for a region in which no relation is known
@@ -35,8 +35,7 @@ def confined_to_region(entries: BlockEntries, search: RegionSearch) -> Diagnosis
 
     Returns None if there is none. Outputs are not tried if the block is elementwise.
     """
-    axes = (Axis.INPUT,) if is_elementwise(entries) else (Axis.INPUT, Axis.OUTPUT)
-    for axis in axes:
+    for axis in axes_of(entries):
         coordinates = axis_masks(entries, axis)
         if int(coordinates.wrong.sum()) >= 2 and bool((coordinates.relevant & ~coordinates.wrong).any()):
             diagnosis = _in_region(entries, coordinates, search)
@@ -58,15 +57,11 @@ def _in_region(entries: BlockEntries, coordinates: AxisMasks, search: RegionSear
     noun = "elements" if coordinates.axis is Axis.INPUT else "outputs"
     count = differ_text(int(coordinates.wrong.sum()), total(block_along(entries.block, coordinates.axis).shape), noun)
     if holds is not None:
-        text = f"{count}; {holds.text} where {region.text}{share_text(holds.share)}"
-        return Diagnosis(cause=search.cause, explanation=text, share=holds.share)
+        return diagnosed(search.cause, f"{count}; {holds.text} where {region.text}", holds.share)
     random_choice = chance(1, int(coordinates.relevant.sum()), int(coordinates.wrong.sum()))
     doubtful = max(random_choice, region.chance**2) > _BY_CHANCE or entries.tolerated_share > _TOLERATED
     share = None if doubtful else share_inside(entries, inside)
-    if share is None:
-        return None
-    text = f"{count}, exactly where {region.text}{share_text(share)}"
-    return Diagnosis(cause=search.cause, explanation=text, share=share)
+    return diagnosed(search.cause, f"{count}, exactly where {region.text}", share)
 
 
 def coincidence_chance(region: Region) -> float:

@@ -8,22 +8,28 @@ from itertools import pairwise
 import torch
 
 from gradverify.core.model.coordinates import total
-from gradverify.diagnosis.block.entries import BlockEntries, contradicts_right, explained_share, has_factor, ratio_of
+from gradverify.diagnosis.block.entries import (
+    BlockEntries,
+    contradicts_right,
+    explained,
+    has_factor,
+    ratio_of,
+)
 from gradverify.diagnosis.block.relation import factor_in_words
 from gradverify.diagnosis.block.structure import (
     AxisMasks,
     Slices,
     all_slices,
+    axes_of,
     axis_masks,
     broadcast_along,
-    is_elementwise,
     is_every_nth,
     is_run,
 )
 from gradverify.diagnosis.causes.constant_factor import CONSTANT_FACTOR, SIGN_FLIP
 from gradverify.diagnosis.naming.region import chance
 from gradverify.diagnosis.naming.variables import Axis, block_along
-from gradverify.diagnosis.naming.wording import differ_text, share_text
+from gradverify.diagnosis.naming.wording import differ_text
 from gradverify.evidence import Diagnosis, Evidence
 
 _MAX_CHANCE = 0.1  # probability of equally regular random slices above which nothing is reported
@@ -38,19 +44,18 @@ def factor_by_slice(seen: BlockEntries) -> Diagnosis | None:
     if ratio is None or ratio.value == 0 or not has_factor(seen, seen.wrong, factor_in_words(ratio)[0]):
         return None
     factor, words = factor_in_words(ratio)
-    for axis in (Axis.INPUT,) if is_elementwise(seen) else (Axis.INPUT, Axis.OUTPUT):
+    for axis in axes_of(seen):
         coordinates = axis_masks(seen, axis)
         location = _regular_slices(seen.block, coordinates)
         if location is None:
             continue
         inside = broadcast_along(axis, coordinates.wrong)
         predicted = torch.where(inside, factor * seen.numeric, seen.numeric)
-        share = explained_share(seen, predicted, abs(factor))
-        if share is not None and not contradicts_right(seen, predicted, abs(factor)):
+        if not contradicts_right(seen, predicted, abs(factor)):
             noun = "elements" if axis is Axis.INPUT else "outputs"
             count = differ_text(int(coordinates.wrong.sum()), total(block_along(seen.block, axis).shape), noun)
-            text = f"{count}; analytic = {words} where {location}{share_text(share)}"
-            return Diagnosis(cause=SIGN_FLIP if factor == -1.0 else CONSTANT_FACTOR, explanation=text, share=share)
+            text = f"{count}; analytic = {words} where {location}"
+            return explained(seen, predicted, SIGN_FLIP if factor == -1.0 else CONSTANT_FACTOR, text, abs(factor))
     return None
 
 

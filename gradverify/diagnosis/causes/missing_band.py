@@ -15,7 +15,7 @@ from gradverify.diagnosis.block.relation import share_inside
 from gradverify.diagnosis.block.structure import broadcast_along, index_along
 from gradverify.diagnosis.naming.region import chance
 from gradverify.diagnosis.naming.variables import Axis, block_along
-from gradverify.diagnosis.naming.wording import differ_text, share_text
+from gradverify.diagnosis.naming.wording import diagnosed, differ_text
 from gradverify.evidence import Diagnosis, Evidence
 
 MISSING_BAND = "missing-band"
@@ -39,11 +39,10 @@ def missing_band(seen: BlockEntries) -> Diagnosis | None:
         return None
     count = differ_text(int(extra.sum()), int((extra | ~seen.zero).sum()), "entries")
     for first, second in _pairs(seen.block):
-        outside, text = _outside_band(first, second, seen) or (None, "")
-        share = None if outside is None else share_inside(seen, outside)
-        if share is not None:
-            text = f"{count}; analytic ≠ 0 and numeric = 0 {text}{share_text(share)}"
-            return Diagnosis(cause=MISSING_BAND, explanation=text, share=share)
+        band = _outside_band(first, second, seen)
+        if band is not None:
+            text = f"{count}; analytic ≠ 0 and numeric = 0 {band[1]}"
+            return diagnosed(MISSING_BAND, text, share_inside(seen, band[0]))
     return None
 
 

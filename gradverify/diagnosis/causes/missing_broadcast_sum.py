@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 
 from gradverify.core.model.coordinates import Block
-from gradverify.diagnosis.block.entries import BlockEntries, explained_share
+from gradverify.diagnosis.block.entries import BlockEntries, explained
 from gradverify.diagnosis.block.structure import any_in_slice, index_along, is_diagonal
-from gradverify.diagnosis.naming.wording import share_text
 from gradverify.diagnosis.projections.sampled_lines import SampledLines
 from gradverify.diagnosis.projections.sums import is_right, sums_outside, sums_over_outputs
 from gradverify.evidence import Diagnosis
@@ -23,11 +22,10 @@ def missing_broadcast_sum(seen: BlockEntries) -> Diagnosis | None:
     """Detect a claimed Jacobian that keeps one slice of the outputs, or one output per input, and is zero elsewhere."""
     if bool((seen.wrong & (seen.claimed != 0)).any()):
         return None
-    for kept, text in _kept(seen):
-        share = explained_share(seen, seen.numeric.masked_fill(~kept, 0.0))
-        if share is not None:
-            return Diagnosis(cause=MISSING_BROADCAST_SUM, explanation=f"{text}{share_text(share)}", share=share)
-    return None
+    found = (
+        explained(seen, seen.numeric.masked_fill(~kept, 0.0), MISSING_BROADCAST_SUM, text) for kept, text in _kept(seen)
+    )
+    return next(filter(None, found), None)
 
 
 def _kept(seen: BlockEntries) -> Iterator[tuple[Tensor, str]]:

@@ -8,7 +8,7 @@ from torch import Tensor
 from gradverify.core.model.coordinates import Block
 from gradverify.diagnosis.block.pattern import ComparedBlock, Pattern
 from gradverify.diagnosis.naming.variables import whole_tensor
-from gradverify.diagnosis.naming.wording import share_text
+from gradverify.diagnosis.naming.wording import diagnosed
 from gradverify.evidence import Diagnosis
 
 MISSING_CONJUGATE = "missing-conjugate"
@@ -31,9 +31,9 @@ def missing_conjugate(compared: ComparedBlock) -> Diagnosis | None:
         (Pattern(by_row=by_row, by_column=by_column), unconjugated),
         (Pattern(by_column=by_column), conjugate),
     ):
-        share = both.agrees(pattern)
-        if share is not None:
-            return Diagnosis(cause=MISSING_CONJUGATE, explanation=f"{text}{share_text(share)}", share=share)
+        found = diagnosed(MISSING_CONJUGATE, text, both.agrees(pattern))
+        if found is not None:
+            return found
     return None
 
 

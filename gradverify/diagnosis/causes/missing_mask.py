@@ -9,13 +9,13 @@ from torch import Tensor
 
 from gradverify.core.estimate.samples import BAR_FACTOR
 from gradverify.core.model.coordinates import total
-from gradverify.diagnosis.block.entries import BlockEntries, explained_share, ratio_of
+from gradverify.diagnosis.block.entries import BlockEntries, explained, explained_share, ratio_of
 from gradverify.diagnosis.block.relation import factor_in_words, multiple_of_cotangent, share_inside
 from gradverify.diagnosis.block.structure import broadcast_along, is_elementwise
 from gradverify.diagnosis.block.value_or_position import accepted_region
 from gradverify.diagnosis.naming.region import ChooseRegion, elements_text, region_text
 from gradverify.diagnosis.naming.variables import Axis
-from gradverify.diagnosis.naming.wording import differ_text, share_text
+from gradverify.diagnosis.naming.wording import diagnosed, differ_text
 from gradverify.evidence import Diagnosis
 
 MISSING_MASK = "missing-mask"
@@ -55,10 +55,8 @@ def _of_inputs(seen: BlockEntries) -> Diagnosis | None:
         return None  # a single wrong entry suggests a mask only in an elementwise function
     count = differ_text(int(wrong.sum()), total(seen.block.wrt.shape), "elements")
     region = region or elements_text(seen.block, Axis.INPUT, wrong, relevant)
-    text = (
-        f"{count}; analytic {f'= {multiple}' if multiple else '≠ 0'} where numeric = 0{_at(region)}{share_text(share)}"
-    )
-    return Diagnosis(cause=MISSING_MASK, explanation=text, share=share)
+    text = f"{count}; analytic {f'= {multiple}' if multiple else '≠ 0'} where numeric = 0{_at(region)}"
+    return diagnosed(MISSING_MASK, text, share)
 
 
 def _of_outputs(seen: BlockEntries) -> Diagnosis | None:
@@ -75,8 +73,7 @@ def _of_outputs(seen: BlockEntries) -> Diagnosis | None:
         return None
     count = differ_text(int(wrong.sum()), total(seen.block.of.shape), "outputs")
     region = region or elements_text(seen.block, Axis.OUTPUT, wrong, ~seen.left_out.all(1))
-    text = f"{count}; analytic ≠ 0 where numeric = 0{_at(region)}{share_text(share)}"
-    return Diagnosis(cause=MISSING_MASK, explanation=text, share=share)
+    return diagnosed(MISSING_MASK, f"{count}; analytic ≠ 0 where numeric = 0{_at(region)}", share)
 
 
 def _divided(seen: BlockEntries) -> Diagnosis | None:
@@ -86,14 +83,11 @@ def _divided(seen: BlockEntries) -> Diagnosis | None:
     if masked < _MIN_ENTRIES:
         return None
     equal_share = seen.numeric.sum(1, keepdim=True) / count.clamp(min=1)
-    share = explained_share(seen, torch.where(nonzero, equal_share, 0.0))
-    if share is None:
-        return None
     counts = torch.unique(count[count > 0]).tolist()
     among = f"all {counts[0]}" if len(counts) == 1 else "all"
     text = f"numeric = 0 in {masked} of {int(nonzero.sum())} entries where analytic ≠ 0: the gradient of each output is"
-    text += f" divided among {among} of its inputs, also those that it does not depend on{share_text(share)}"
-    return Diagnosis(cause=MISSING_MASK, explanation=text, share=share)
+    text += f" divided among {among} of its inputs, also those that it does not depend on"
+    return explained(seen, torch.where(nonzero, equal_share, 0.0), MISSING_MASK, text)
 
 
 def _scaled(seen: BlockEntries) -> Diagnosis | None:
@@ -116,8 +110,8 @@ def _scaled(seen: BlockEntries) -> Diagnosis | None:
     text = (
         f"analytic {f'= {multiple}' if multiple else '≠ 0'} in {count} of {total(seen.block.wrt.shape)} elements where"
     )
-    text += f" numeric = 0{_at(region)}, and analytic = {words} elsewhere{share_text(share)}"
-    return Diagnosis(cause=MISSING_MASK, explanation=text, share=share)
+    text += f" numeric = 0{_at(region)}, and analytic = {words} elsewhere"
+    return diagnosed(MISSING_MASK, text, share)
 
 
 def _is_unmasked(claimed: Tensor, numeric: Tensor) -> Tensor:

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from gradverify.core.model.coordinates import Block
-from gradverify.diagnosis.block.entries import BlockEntries, explained_share
+from gradverify.diagnosis.block.entries import BlockEntries, explained
 from gradverify.diagnosis.block.structure import AxisMasks, all_slices, is_every_nth
 from gradverify.diagnosis.naming.variables import Axis, block_along
-from gradverify.diagnosis.naming.wording import element_name, listed, share_text
+from gradverify.diagnosis.naming.wording import element_name, listed
 from gradverify.diagnosis.projections.sampled_lines import SampledLines
 from gradverify.evidence import Diagnosis
 
@@ -44,17 +44,13 @@ def _on_or_off_diagonal(seen: BlockEntries) -> Diagnosis | None:
     if not bool(off_diagonal.any()):
         return None
     if not bool((seen.wrong & diagonal).any()) and not bool(((seen.claimed != 0) & ~diagonal).any()):
-        share = explained_share(seen, seen.numeric.masked_fill(~diagonal, 0.0))
         text = "analytic = numeric on the diagonal and 0 elsewhere: the terms between different elements are missing"
-    else:
-        right = off_diagonal & ~seen.wrong
-        only_diagonal = not bool((seen.wrong & ~diagonal).any()) and int((seen.wrong & diagonal).sum()) > 2
-        enough = only_diagonal and int(right.sum()) > len(diagonal)
-        share = explained_share(seen, torch.where(diagonal, seen.claimed, seen.numeric)) if enough else None
-        text = "only the diagonal differs: a term in which each element enters its own output alone is wrong or missing"
-    if share is None:
+        return explained(seen, seen.numeric.masked_fill(~diagonal, 0.0), MISSING_TERM, text)
+    right = off_diagonal & ~seen.wrong
+    if bool((seen.wrong & ~diagonal).any()) or int(seen.wrong.sum()) <= 2 or int(right.sum()) <= len(diagonal):
         return None
-    return Diagnosis(cause=MISSING_TERM, explanation=f"{text}{share_text(share)}", share=share)
+    text = "only the diagonal differs: a term in which each element enters its own output alone is wrong or missing"
+    return explained(seen, torch.where(diagonal, seen.claimed, seen.numeric), MISSING_TERM, text)
 
 
 def _of_low_rank(seen: BlockEntries) -> Diagnosis | None:
@@ -67,12 +63,7 @@ def _of_low_rank(seen: BlockEntries) -> Diagnosis | None:
                 return None
             low_rank[each.place] = approximation[0]
             ranks.append(approximation[1])
-    share = explained_share(seen, seen.numeric + low_rank)
-    if share is None:
-        return None
-    return Diagnosis(
-        cause=MISSING_TERM, explanation=f"{low_rank_text(max(ranks), len(ranks))}{share_text(share)}", share=share
-    )
+    return explained(seen, seen.numeric + low_rank, MISSING_TERM, low_rank_text(max(ranks), len(ranks)))
 
 
 def _low_rank_part(error: Tensor, numeric: Tensor) -> tuple[Tensor, int] | None:
@@ -126,14 +117,11 @@ def missing_path(seen: BlockEntries) -> Diagnosis | None:
         or int(kept.sum()) < _MIN_RIGHT
     ):
         return None
-    share = explained_share(seen, seen.numeric.masked_fill(seen.wrong, 0.0))
-    if share is None:
-        return None
     count = f"{int(seen.wrong.sum())} of the {int((~seen.zero).sum())} entries that are not zero"
     location = _location(seen, Axis.INPUT) or _location(seen, Axis.OUTPUT)
     text = f"analytic = 0 in {count}{location}, and right in the others:"
-    text += f" part of the derivative is left out{share_text(share)}"
-    return Diagnosis(cause=MISSING_TERM, explanation=text, share=share)
+    text += " part of the derivative is left out"
+    return explained(seen, seen.numeric.masked_fill(seen.wrong, 0.0), MISSING_TERM, text)
 
 
 def _location(seen: BlockEntries, axis: Axis) -> str:

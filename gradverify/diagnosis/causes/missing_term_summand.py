@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.model.coordinates import total
-from gradverify.diagnosis.block.entries import BlockEntries, explained_share
+from gradverify.diagnosis.block.entries import BlockEntries, explained
 from gradverify.diagnosis.block.relation import multiple_in_words
 from gradverify.diagnosis.block.structure import is_elementwise, on_diagonal
 from gradverify.diagnosis.block.tensors_along_axis import AxisTensor, tensors_along
@@ -17,7 +17,7 @@ from gradverify.diagnosis.causes.missing_factor import MISSING_FACTOR
 from gradverify.diagnosis.causes.missing_term import MISSING_TERM
 from gradverify.diagnosis.naming.constants import known_constant, number_text
 from gradverify.diagnosis.naming.variables import Axis
-from gradverify.diagnosis.naming.wording import differ_text, share_text
+from gradverify.diagnosis.naming.wording import differ_text
 from gradverify.evidence import Diagnosis
 
 _SAME = 1e-5  # relative spread of errors that count as equal
@@ -40,29 +40,28 @@ def missing_summand(seen: BlockEntries) -> Diagnosis | None:
         slack = _SAME * error.abs() + torch.minimum(seen.slack[seen.wrong], 1e-3 * error.abs())
         if factor == 0 or bool(((error - factor * expected).abs() > slack).any()):
             continue
-        share = explained_share(seen, seen.numeric + factor * pattern)
-        if share is not None:
-            count = differ_text(len(expected), int((~seen.zero | seen.wrong).sum()), "entries")
-            summand = f"{'+' if factor > 0 else '-'} {_written(abs(factor), name)}"
-            text = f"{count}; analytic = numeric {summand}: a summand is missing or too many{share_text(share)}"
-            return Diagnosis(cause=MISSING_TERM, explanation=text, share=share)
+        count = differ_text(len(expected), int((~seen.zero | seen.wrong).sum()), "entries")
+        summand = f"{'+' if factor > 0 else '-'} {_written(abs(factor), name)}"
+        text = f"{count}; analytic = numeric {summand}: a summand is missing or too many"
+        found = explained(seen, seen.numeric + factor * pattern, MISSING_TERM, text)
+        if found is not None:
+            return found
     return None
 
 
 def missing_multiple_per_line(seen: BlockEntries) -> Diagnosis | None:
     """Detect an error of k or k·t in every wrong entry, with one number k per row, or per column, and a tensor t."""
     error = (seen.claimed - seen.numeric).masked_fill(~seen.wrong, 0.0)
+    count = differ_text(int(seen.wrong.sum()), int((~seen.zero | seen.wrong).sum()), "entries")
     for axis, line in ((Axis.INPUT, "output"), (Axis.OUTPUT, "input")):
         for tensor in (_unnamed_ones(seen, axis), *tensors_along(seen.block, axis)):
             predicted_error = _line_multiples(seen, error, tensor)
-            share = None if predicted_error is None else explained_share(seen, seen.numeric + predicted_error)
-            if share is not None:
-                count = differ_text(int(seen.wrong.sum()), int((~seen.zero | seen.wrong).sum()), "entries")
+            if predicted_error is not None:
                 times = f" × {tensor.name}{tensor.where}" if tensor.name else ""
                 kind = f"goes with {tensor.name}" if tensor.name else f"is one number in all wrong entries of an {line}"
                 text = f"{count}; analytic = numeric + k{times}, with a number k of each {line}'s own"
-                text = f"{text}: a term that {kind} is missing or too many{share_text(share)}"
-                return Diagnosis(cause=MISSING_TERM, explanation=text, share=share)
+                text = f"{text}: a term that {kind} is missing or too many"
+                return explained(seen, seen.numeric + predicted_error, MISSING_TERM, text)
     return None
 
 
@@ -82,11 +81,10 @@ def claims_equal_tensor(seen: BlockEntries) -> Diagnosis | None:
             if bool((seen.wrong & ~nonzero & (expected != 0)).any()):
                 continue  # the claim is zero although the tensor is not
             sign = next((sign for sign in (1.0, -1.0) if _match(claimed, sign * expected[nonzero])), None)
-            share = None if sign is None else explained_share(seen, torch.where(nonzero, sign * expected, 0.0))
-            if share is not None:
+            if sign is not None:
                 text = f"analytic = {'-' if sign == -1.0 else ''}{tensor.name}{tensor.where} and nothing else"
                 text = f"{text}: a factor or a term is missing beside it, or another tensor belongs in its place"
-                return Diagnosis(cause=MISSING_FACTOR, explanation=f"{text}{share_text(share)}", share=share)
+                return explained(seen, torch.where(nonzero, sign * expected, 0.0), MISSING_FACTOR, text)
     return None
 
 
@@ -103,12 +101,9 @@ def claims_equal_cotangent(seen: BlockEntries) -> Diagnosis | None:
     factor = float(claimed[0])
     if bool(((claimed - factor).abs() > _EXACT * abs(factor)).any()):
         return None
-    share = explained_share(seen, torch.where(nonzero, factor, 0.0))
-    if share is None:
-        return None
     text = f"analytic = {multiple_in_words(factor, 'cotangent')} and nothing else"
-    text = f"{text}: a factor or a term of the derivative is missing beside it{share_text(share)}"
-    return Diagnosis(cause=MISSING_FACTOR, explanation=text, share=share)
+    text = f"{text}: a factor or a term of the derivative is missing beside it"
+    return explained(seen, torch.where(nonzero, factor, 0.0), MISSING_FACTOR, text)
 
 
 def _have_equal_magnitude(entries: Tensor) -> bool:

@@ -20,14 +20,15 @@ from gradverify.diagnosis.block.arrangement import (
     shifts,
     transpositions,
 )
-from gradverify.diagnosis.block.entries import BlockEntries, explained_share
+from gradverify.diagnosis.block.entries import BlockEntries, explained
 from gradverify.diagnosis.block.pattern import Pattern
-from gradverify.diagnosis.naming.wording import share_text
+from gradverify.diagnosis.naming.wording import diagnosed
 from gradverify.diagnosis.projections.sampled_lines import SampledLines
 from gradverify.diagnosis.projections.sums import RandomProjections, holds, transposed_sums
 from gradverify.evidence import Diagnosis
 
 TRANSPOSED, SHIFTED, PERMUTED = "transposed", "shifted", "permuted"
+_TRANSPOSED = "analytic = numeric transposed: J·cotangent instead of cotangent·J"
 _SAME = 1e-4  # of the largest number: tolerance for two equal columns, or rows
 _PAIRS = 4  # columns, or rows, that must be found in another place before an order is tried
 _TRIED, _NEAR = 24, 2  # orders of rows and columns at once, which no sample can reject: number tried, distance at most
@@ -37,10 +38,9 @@ def transposed(seen: BlockEntries) -> Diagnosis | None:
     """Detect a transposed Jacobian, or two exchanged dimensions of a gradient or a cotangent."""
     rows, columns = seen.numeric.shape
     if rows == columns and rows > 1:
-        share = explained_share(seen, seen.numeric.T) if not bool(seen.left_out.any()) else None
-        if share is not None:
-            text = f"analytic = numeric transposed: J·cotangent instead of cotangent·J{share_text(share)}"
-            return Diagnosis(cause=TRANSPOSED, explanation=text, share=share)
+        found = explained(seen, seen.numeric.T, TRANSPOSED, _TRANSPOSED) if not bool(seen.left_out.any()) else None
+        if found is not None:
+            return found
     return _first_match(TRANSPOSED, seen, transpositions(seen.block))
 
 
@@ -94,7 +94,7 @@ def _first_match(cause: str, seen: BlockEntries, candidates: Iterator[Arrangemen
         of_saved_values = arrangement.rows is not None and arrangement.columns is not None
         share = share_of_arrangement(seen, arrangement) if telling or not of_saved_values else None
         if share is not None:
-            return Diagnosis(cause=cause, explanation=f"{arrangement.text}{share_text(share)}", share=share)
+            return diagnosed(cause, arrangement.text, share)
     return None
 
 
@@ -200,5 +200,4 @@ def _transposed_jacobian(projections: RandomProjections) -> Diagnosis | None:
     sizes = [len(range(*block.coordinates.indices(block.stop))) for block in (of, wrt)]
     if sizes[0] != sizes[1] or sizes[0] == 1 or not holds(projections, transposed_sums(projections)):
         return None
-    text = "analytic = numeric transposed: J·cotangent instead of cotangent·J"
-    return Diagnosis(cause=TRANSPOSED, explanation=text, share=1.0)
+    return Diagnosis(cause=TRANSPOSED, explanation=_TRANSPOSED, share=1.0)

@@ -9,7 +9,7 @@ from gradverify.core.model.coordinates import Block
 from gradverify.diagnosis.block.entries import entries_of, explained_share
 from gradverify.diagnosis.block.pattern import ComparedBlock, Pattern
 from gradverify.diagnosis.naming.variables import Axis, all_of, name_of, numbers_of, slice_of, whole_tensor
-from gradverify.diagnosis.naming.wording import element_name, listed, share_text
+from gradverify.diagnosis.naming.wording import diagnosed, element_name, listed
 from gradverify.evidence import Diagnosis, Evidence, part_of
 
 SWAPPED_INPUTS, SWAPPED_OUTPUTS = "swapped-inputs", "swapped-outputs"
@@ -23,8 +23,7 @@ def swapped_inputs(compared: ComparedBlock) -> Diagnosis | None:
         return None
     other, share = found
     text = f"analytic by {name_of(site.inputs, site.wrt.tensor)} is numeric by {name_of(site.inputs, other)}"
-    text += f": the gradients are returned in the wrong order{share_text(share)}"
-    return Diagnosis(cause=SWAPPED_INPUTS, explanation=text, share=share)
+    return diagnosed(SWAPPED_INPUTS, f"{text}: the gradients are returned in the wrong order", share)
 
 
 def swapped_outputs(compared: ComparedBlock) -> Diagnosis | None:
@@ -35,8 +34,7 @@ def swapped_outputs(compared: ComparedBlock) -> Diagnosis | None:
         return _swapped_rows(site) if isinstance(site, Evidence) else None
     other, share = found
     text = f"analytic of {name_of(site.outputs, site.of.tensor)} is numeric of {name_of(site.outputs, other)}"
-    text += f": the cotangents are taken in the wrong order{share_text(share)}"
-    return Diagnosis(cause=SWAPPED_OUTPUTS, explanation=text, share=share)
+    return diagnosed(SWAPPED_OUTPUTS, f"{text}: the cotangents are taken in the wrong order", share)
 
 
 def _swapped_rows(evidence: Evidence) -> Diagnosis | None:
@@ -56,14 +54,13 @@ def _swapped_rows(evidence: Evidence) -> Diagnosis | None:
     return None
 
 
-def _rows_diagnosis(evidence: Evidence, other: Block, rows: Tensor, share: float) -> Diagnosis:
+def _rows_diagnosis(evidence: Evidence, other: Block, rows: Tensor, share: float) -> Diagnosis | None:
     """Return the diagnosis of an output with some rows exchanged, (m,) bool, in the block of one input."""
     of, positions = evidence.of, rows.nonzero().flatten().tolist()
     text = f"analytic of {of.name} by {evidence.wrt.name} is numeric of {other.name}"
     if len(positions) < len(rows):
         text += f" in {len(positions)} of {len(rows)} entries, {listed([element_name(of, row) for row in positions])}"
-    text += f": there the cotangents are taken in the wrong order{share_text(share)}"
-    return Diagnosis(cause=SWAPPED_OUTPUTS, explanation=text, share=share)
+    return diagnosed(SWAPPED_OUTPUTS, f"{text}: there the cotangents are taken in the wrong order", share)
 
 
 def _share_of_rows(evidence: Evidence, block: Block, source: Block, rows: Tensor) -> float | None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from gradverify.diagnosis.block.entries import BlockEntries, explained_share, ratio_of
+from gradverify.diagnosis.block.entries import BlockEntries, explained, ratio_of
 from gradverify.diagnosis.block.pattern import Ratio
 from gradverify.diagnosis.block.region_search import RegionSearch, coincidence_chance, confined_to_region
 from gradverify.diagnosis.block.relation import factor_in_words
@@ -24,7 +24,6 @@ from gradverify.diagnosis.block.value_or_position import accepted_region
 from gradverify.diagnosis.causes.single_elements import is_confined_to_one_input
 from gradverify.diagnosis.naming.region import Region, regions
 from gradverify.diagnosis.naming.variables import Axis, block_along, is_sorted, scalars, variables
-from gradverify.diagnosis.naming.wording import share_text
 from gradverify.evidence import Diagnosis, Evidence, WrongBlock
 
 WRONG_BRANCH = "wrong-branch"
@@ -118,13 +117,10 @@ def _explained(seen: BlockEntries, sided: AxisMasks, region: Region) -> Diagnosi
         return None
     factors = [_named(ratio) for ratio in (inner, outer)]
     predicted = torch.where(inside, factors[0][0], factors[1][0]) * seen.numeric
-    share = explained_share(seen, predicted, max(abs(factor) for factor, _ in factors))
-    if share is None:
-        return None
     text = f"all elements differ; analytic = {factors[0][1]} where {region.text} and {factors[1][1]} elsewhere"
     swapped = abs(inner.value * outer.value - 1.0) <= _SAME
     interpretation = ": one branch has the slope of the other" if swapped else ""
-    return Diagnosis(cause=WRONG_BRANCH, explanation=f"{text}{interpretation}{share_text(share)}", share=share)
+    return explained(seen, predicted, WRONG_BRANCH, text + interpretation, max(abs(factor) for factor, _ in factors))
 
 
 def _named(ratio: Ratio) -> tuple[float, str]:

@@ -6,10 +6,16 @@ from collections.abc import Sequence
 from decimal import ROUND_CEILING, Context
 
 from gradverify.core.model.coordinates import Block, unravel
+from gradverify.evidence import Diagnosis
 
 _WHOLE = 0.9995  # a share that would be printed as 100.0 %, and is omitted
 _SINGULAR = {"elements": "element", "entries": "entry", "outputs": "output"}
 _NAMED = 3  # items of a longer list that are written out
+
+
+def diagnosed(cause: str, text: str, share: float | None) -> Diagnosis | None:
+    """Return the diagnosis of a pattern that explains this share of the error, and says so; None without a share."""
+    return None if share is None else Diagnosis(cause=cause, explanation=f"{text}{share_text(share)}", share=share)
 
 
 def everywhere(share: float) -> str:
