@@ -6,15 +6,10 @@ import math
 import re
 from dataclasses import replace
 
-from gradverify.core.decide.context import unchanged
-from gradverify.core.decide.verdict import Code
-from gradverify.core.forward.repeatable import made_repeatable
-from gradverify.core.jacobians import investigate
-from gradverify.core.model.problem import Problem
-from gradverify.core.model.tape import record
+from gradverify.diagnosis.block.shifted_problem import evidence_in
 from gradverify.diagnosis.projections.excerpt import excerpts
 from gradverify.errors import GradverifyError
-from gradverify.evidence import Diagnose, Diagnosis, LargeBlock, evidence_of, jacobian_pair
+from gradverify.evidence import Diagnose, Diagnosis, LargeBlock
 
 _COUNT = 2  # excerpts that have to agree
 # Causes that sums over the whole block cannot show. They would have shown any other cause that is true of all of it.
@@ -32,7 +27,8 @@ def diagnosed_in_excerpts(sums: LargeBlock, diagnose: Diagnose) -> Diagnosis | N
     diagnoses: list[Diagnosis] = []
     try:
         for excerpt in excerpts(sums, _COUNT, _CALLS * sums.settings.max_evaluations):
-            found = _diagnosed(excerpt, sums, diagnose)
+            evidence = evidence_in(excerpt, sums.of.name, sums.wrt.name, sums.settings)
+            found = None if evidence is None else diagnose(evidence)
             if found is None or found.cause not in _ONLY_IN_EXCERPTS or (diagnoses and not _same(found, diagnoses[0])):
                 return None
             diagnoses.append(found)
@@ -61,19 +57,3 @@ def _template(text: str) -> tuple[str, list[str]]:
 def _near(one: str, other: str) -> bool:
     """True if two numbers agree. Whole numbers must be equal: they may be indices."""
     return one == other or ("." in one + other and math.isclose(float(one), float(other), rel_tol=_NEAR))
-
-
-def _diagnosed(problem: Problem, sums: LargeBlock, diagnose: Diagnose) -> Diagnosis | None:
-    ready = made_repeatable(problem, record(problem), sums.settings.seed)
-    if ready is None:
-        return None
-    found = investigate(ready, sums.settings, unchanged)
-    jacobian = jacobian_pair(found)
-    groups = [
-        group
-        for group in found.comparison.groups
-        if group.code is Code.MISMATCH and (group.of.name, group.wrt.name) == (sums.of.name, sums.wrt.name)
-    ]
-    if jacobian is None or not groups:
-        return None
-    return diagnose(evidence_of(found, jacobian, groups[0].of, groups[0].wrt))

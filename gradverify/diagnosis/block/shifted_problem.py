@@ -6,11 +6,16 @@ from dataclasses import replace
 
 from torch import Tensor
 
+from gradverify.case import Settings
+from gradverify.core.decide.context import unchanged
+from gradverify.core.forward.repeatable import made_repeatable
+from gradverify.core.jacobians import investigate
 from gradverify.core.model.coordinates import flatten, unflatten
 from gradverify.core.model.problem import Problem, call
+from gradverify.core.model.tape import record
 from gradverify.diagnosis.naming.variables import input_and_output_values
 from gradverify.errors import EvaluationError
-from gradverify.evidence import Evidence
+from gradverify.evidence import Evidence, evidence_of, jacobian_pair
 
 
 def problem_at(evidence: Evidence, point: Tensor) -> Problem:
@@ -21,6 +26,22 @@ def problem_at(evidence: Evidence, point: Tensor) -> Problem:
     tensors = unflatten(all_inputs, [primal.tensor for primal in problem.primals])
     primals = [replace(primal, tensor=tensor) for primal, tensor in zip(problem.primals, tensors, strict=True)]
     return replace(problem, primals=tuple(primals))
+
+
+def evidence_in(problem: Problem, of: str, wrt: str, settings: Settings) -> Evidence | None:
+    """Return the block of the output `of` and the input `wrt` of a problem; None if not all its entries are known.
+
+    Raises EvaluationError if a call fails.
+    """
+    ready = made_repeatable(problem, record(problem), settings.seed)
+    if ready is None:
+        return None
+    found = investigate(ready, settings, unchanged)
+    jacobians = jacobian_pair(found)
+    if jacobians is None:
+        return None
+    outputs, inputs = ({block.name: block for block in blocks} for blocks in (jacobians.outputs, jacobians.inputs))
+    return evidence_of(found, jacobians, outputs[of], inputs[wrt])
 
 
 def outputs_at(evidence: Evidence, point: Tensor) -> Tensor | None:

@@ -8,31 +8,24 @@ permuted, both Jacobians are computed again, and a region of values has to conta
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
 from functools import cache
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from gradverify.core.backward.batched_vjp import rows
-from gradverify.core.backward.vjps import backward_of, row
-from gradverify.core.model.coordinates import flatten, total
-from gradverify.core.model.generators import random_magnitudes_from
-from gradverify.core.model.problem import call
-from gradverify.core.model.tape import record
-from gradverify.diagnosis.block.shifted_problem import outputs_at, problem_at
+from gradverify.case import Settings
+from gradverify.core.decide.verdict import Code
+from gradverify.core.model.coordinates import total
+from gradverify.diagnosis.block.shifted_problem import evidence_in, problem_at
 from gradverify.diagnosis.naming.region import Region
 from gradverify.diagnosis.naming.variables import Axis, input_and_output_values, variables
-from gradverify.errors import EvaluationError
+from gradverify.errors import GradverifyError
 from gradverify.evidence import Evidence
 
 _LARGEST = 64  # entries of the input and of the output: in larger tensors a coincidence is unlikely
-_STEP = 1e-3  # finite-difference step, relative to the size of the entry
-_BESIDE = (1 + _STEP, 1 - _STEP)  # factors on all inputs, for a difference along the inputs themselves
-_SAME = 1e-5  # relative error of a right entry
-_BENT = 1e-3  # of a column's largest entry: differences of second and fourth order further apart straddle a kink
-_CLEAR = 1e-3  # relative error that all wrong entries must exceed to be distinguishable from right ones
+_SCALE = 1.25  # factor on the input at which a derivative that depends on it is another one
+_SAME = 1e-5  # relative difference of derivatives that count as equal
 _ZERO = 1e-9  # of the largest entry: anything smaller is zero
 _SEVERAL = 2  # coordinates that a decision needs
 _SURE = 5e-3  # chance below which a region needs no test
@@ -52,28 +45,16 @@ class RegionTest(Protocol):
     def __call__(self, axis: Axis, wrong: Tensor, region: Region, marks: MarkEntries | None = None) -> bool | None: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Permuted:
-    """Both Jacobians of a block after the entries of its input were permuted, each (m, n)."""
-
-    evidence: Evidence
-    claimed: Tensor
-    numeric: Tensor
-    wrong: Tensor  # bool, a subset of `known`
-    known: Tensor  # bool: both entries are finite, and differences see no kink
-    nonzero: Tensor  # bool: the claimed or the numeric entry is not zero
-
-
 def region_test(evidence: Evidence) -> RegionTest:
     """Return the test of a block's regions; both Jacobians are computed again at its first call only."""
     permuted = cache(lambda: _permuted(evidence))
 
     def follows(axis: Axis, wrong: Tensor, region: Region, marks: MarkEntries | None = None) -> bool | None:
-        jacobians = permuted() if region.membership is not None else None
-        if jacobians is None:
+        there = permuted() if region.membership is not None else None
+        if there is None:
             return None
-        marked = jacobians.wrong if marks is None else marks(jacobians.claimed, jacobians.numeric)
-        return _followed(jacobians, axis, region, wrong, marked)
+        marked = there.wrong if marks is None else marks(there.claimed, there.numeric)
+        return _followed(there, axis, region, wrong, marked)
 
     return follows
 
@@ -97,15 +78,19 @@ def accepted_region(regions: Iterable[Region], follows: Callable[[Region], bool 
     return next((region for region in remaining if region.anchored), remaining[0] if remaining else None)
 
 
-def _followed(permuted: _Permuted, axis: Axis, region: Region, wrong: Tensor, marked: Tensor) -> bool | None:
+def _followed(there: Evidence, axis: Axis, region: Region, wrong: Tensor, marked: Tensor) -> bool | None:
     """Return the result of the test; see `RegionTest`."""
-    others = {variable.name: variable.values for variable in variables(permuted.evidence, axis)}
+    others = {variable.name: variable.values for variable in variables(there, axis)}
     predicted = None if region.membership is None else region.membership(others)
     if predicted is None:
         return None
     (inside, sure), across = predicted, 1 - axis.value
-    usable = permuted.nonzero.any(across) & permuted.known.all(across)
-    wrong_there = (marked & permuted.nonzero).any(across)
+    size = torch.maximum(there.claimed.abs(), there.numeric.abs()).nan_to_num(0.0, 0.0, 0.0)
+    nonzero = size > _ZERO * size.max()
+    code = there.jacobians.code[there.of.coordinates, there.wrt.coordinates]
+    known = (code == Code.MATCH) | (code == Code.MISMATCH)
+    usable = nonzero.any(across) & known.all(across)
+    wrong_there = (marked & nonzero & known).any(across)
     if _agree(inside, wrong_there, usable & sure):
         return True
     return False if _agree(wrong, wrong_there, usable) else None
@@ -118,87 +103,36 @@ def _agree(expected: Tensor, found: Tensor, usable: Tensor) -> bool:
     )
 
 
-def _permuted(evidence: Evidence) -> _Permuted | None:
+def _permuted(evidence: Evidence) -> Evidence | None:
     """Return both Jacobians at the permuted input; None if they cannot be computed, or backward ignores the point."""
-    if not _is_testable(evidence):
+    problem = evidence.backward.problem
+    if max(total(evidence.of.shape), total(evidence.wrt.shape)) > _LARGEST or problem.order > 1:
         return None
     values = input_and_output_values(evidence)[0][evidence.wrt.coordinates]
     order = torch.randperm(len(values), generator=torch.Generator().manual_seed(0)).to(values.device)
     point = values.clone()
     point[order] = values[order.roll(1)]  # a cyclic permutation, so that every entry changes its position
-    problem = problem_at(evidence, point)
-    try:
-        backward = backward_of(problem, record(problem), 0)
-        of = range(evidence.of.start, evidence.of.stop)
-        claimed = torch.stack([found[evidence.wrt.coordinates] for found in rows(backward, of)]).to(evidence.device)
-    except EvaluationError:
+    there = _evidence_at(evidence, point)
+    if there is None or (torch.equal(there.claimed, evidence.claimed) and _is_constant(evidence, values)):
         return None
-    measured = _measured(evidence, point)
-    if measured is None or (torch.equal(claimed, evidence.claimed) and _is_constant(evidence)):
-        return None
-    numeric, known = measured
-    size = torch.maximum(claimed.abs(), numeric.abs())
-    zero = _ZERO * float(size.nan_to_num(0.0, 0.0, 0.0).max())
-    known &= torch.isfinite(claimed) & torch.isfinite(numeric)
-    wrong = (claimed - numeric).abs() > _SAME * size + zero
-    there = replace(evidence, backward=backward)
-    return _Permuted(
-        evidence=there, claimed=claimed, numeric=numeric, wrong=wrong & known, known=known, nonzero=size > zero
-    )
+    return there
 
 
-def _is_testable(evidence: Evidence) -> bool:
-    """True for small real tensors in float64, a first derivative, and errors that differences can resolve."""
-    problem = evidence.backward.problem
-    plain = all(primal.project is None and primal.tensor.dtype == torch.float64 for primal in problem.primals)
-    small = max(total(evidence.of.shape), total(evidence.wrt.shape)) <= _LARGEST
-    if not plain or not small or problem.order > 1 or evidence.of.step != 1 or evidence.wrt.step != 1:
+def _is_constant(evidence: Evidence, values: Tensor) -> bool:
+    """True if backward ignores the point: scaling the input changes the derivative, but not the claims.
+
+    Then the wrong entries at the permuted input are no evidence.
+    """
+    scaled = _evidence_at(evidence, _SCALE * values)
+    if scaled is None or not torch.equal(scaled.claimed, evidence.claimed):
         return False
-    claimed, numeric = evidence.claimed[evidence.wrong], evidence.numeric[evidence.wrong]
-    return bool(((claimed - numeric).abs() > _CLEAR * torch.maximum(claimed.abs(), numeric.abs())).all())
+    change = (scaled.numeric - evidence.numeric).abs()
+    return bool((change > _SAME * evidence.numeric.abs().max() + scaled.bar + evidence.bar).any())
 
 
-def _measured(evidence: Evidence, point: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Return the fourth-order central differences at `point` and the mask of the known ones, each (m, n).
-
-    Returns None if forward fails at a sample. Entries at a kink are not known.
-    """
-    size = point.abs()
-    typical = float(size.median()) or 1.0
-    slopes, known = [], []
-    for column, step in enumerate((_STEP * torch.where(size > 0, size, typical)).tolist()):
-        perturbation = torch.zeros_like(point)
-        perturbation[column] = step
-        values = [outputs_at(evidence, point + k * perturbation) for k in (-2, -1, 1, 2)]
-        if any(value is None for value in values):
-            return None
-        far_below, below, above, far_above = (value for value in values if value is not None)
-        second_order = (above - below) / (2 * step)
-        fourth_order = (4 * second_order - (far_above - far_below) / (4 * step)) / 3
-        slopes.append(fourth_order)
-        known.append((fourth_order - second_order).abs() <= _BENT * fourth_order.abs().max())
-    return torch.stack(slopes, dim=1), torch.stack(known, dim=1)
-
-
-def _is_constant(evidence: Evidence) -> bool:
-    """True if backward ignores the point: scaling all inputs changes the derivative, but not a vjp.
-
-    Then the wrong entries at the permuted input are no evidence. False if an evaluation fails.
-    """
-    problem = evidence.backward.problem
-    cotangent = random_magnitudes_from(
-        torch.ones(max(block.stop for block in evidence.outputs), dtype=torch.float64), 0
-    )
-    vjps, slopes = [], []
-    for factor in (1.0, 1.25):
-        at = [primal.tensor * factor for primal in problem.primals]
-        primals = [replace(primal, tensor=tensor) for primal, tensor in zip(problem.primals, at, strict=True)]
-        there = replace(problem, primals=tuple(primals))
-        try:
-            vjps.append(row(backward_of(there, record(there), 0), cotangent))
-            above, below = (flatten(each.tensor for each in call(there, [t * by for t in at])) for by in _BESIDE)
-        except EvaluationError:
-            return False
-        slopes.append(above - below)
-    change = slopes[1] - 1.25 * slopes[0]  # 0 if the function is linear in all inputs together
-    return torch.equal(*vjps) and bool((change.abs() > _SAME * slopes[1].abs().max()).any())
+def _evidence_at(evidence: Evidence, point: Tensor) -> Evidence | None:
+    """Return the block with its input at `point` (n,); None if it cannot be computed there."""
+    try:
+        return evidence_in(problem_at(evidence, point), evidence.of.name, evidence.wrt.name, Settings())
+    except GradverifyError:
+        return None
