@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gradverify.core.model.coordinates import Block, total
 from gradverify.diagnosis.block.entries import BlockEntries
-from gradverify.diagnosis.naming.region import Region, chance
+from gradverify.diagnosis.naming.region import Follows, chance, no_test
 from gradverify.diagnosis.naming.variables import Axis
 from gradverify.diagnosis.naming.wording import listed
 from gradverify.evidence import Evidence
@@ -24,11 +24,6 @@ _MAX_CHANCE = 0.1  # chance above which a stride may be a coincidence
 _RUN = 2  # more consecutive slices than this are written as "3 to 5"
 
 
-def _no_test(region: Region) -> None:
-    """Return None: no test is available."""
-    del region
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AxisMasks:
     """Masks of the coordinates along one axis of a block."""
@@ -36,7 +31,7 @@ class AxisMasks:
     axis: Axis
     wrong: Tensor  # (k,) bool: with a wrong entry
     relevant: Tensor  # (k,) bool: with a nonzero entry, measured well enough for an error to show
-    region_test: Callable[[Region], bool | None] = _no_test  # test of a region at the permuted input, see `RegionTest`
+    region_test: Follows = no_test  # test of a region at the permuted input, see `RegionTest`
 
 
 def is_elementwise(entries: BlockEntries) -> bool:

@@ -7,7 +7,7 @@ permuted, both Jacobians are computed again, and a region of values has to conta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cache
 from typing import Protocol
 
@@ -28,7 +28,6 @@ _SCALE = 1.25  # factor on the input at which a derivative that depends on it is
 _SAME = 1e-5  # relative difference of derivatives that count as equal
 _ZERO = 1e-9  # of the largest entry: anything smaller is zero
 _SEVERAL = 2  # coordinates that a decision needs
-_SURE = 5e-3  # chance below which a region needs no test
 _EXCEPTIONS = 10  # one in so many coordinates may contradict
 
 # (claimed, numeric), each (m, n), to the mask (m, n) of the entries whose coordinates a region should contain
@@ -57,25 +56,6 @@ def region_test(evidence: Evidence) -> RegionTest:
         return _followed(there, axis, region, wrong, marked)
 
     return follows
-
-
-def accepted_region(regions: Iterable[Region], follows: Callable[[Region], bool | None]) -> Region | None:
-    """Return the first region that passes the test `follows`, or else the best of those that are not ruled out.
-
-    Two kinds of regions need no test: regions of positions, and a single region that is hardly a coincidence. A failed
-    test rules a region out unless its chance is small. Of the remaining ones, the first with anchored thresholds is
-    returned, or else the first; None if there is none.
-    """
-    candidates = list(regions)
-    remaining: list[Region] = []
-    for region in candidates:
-        sure = region.membership is None or (region.chance <= _SURE and len(candidates) == 1)
-        passes = True if sure else follows(region)
-        if passes:
-            return region
-        if passes is None or region.chance <= _SURE:
-            remaining.append(region)
-    return next((region for region in remaining if region.anchored), remaining[0] if remaining else None)
 
 
 def _followed(there: Evidence, axis: Axis, region: Region, wrong: Tensor, marked: Tensor) -> bool | None:

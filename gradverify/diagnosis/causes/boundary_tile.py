@@ -8,15 +8,14 @@ import torch
 
 from gradverify.core.model.coordinates import Block
 from gradverify.diagnosis.block.entries import BlockEntries
-from gradverify.diagnosis.block.region_search import RegionSearch, confined_to_region
+from gradverify.diagnosis.block.region_search import confined_to_region
 from gradverify.diagnosis.block.structure import AxisMasks, Slices, all_slices
-from gradverify.diagnosis.block.value_or_position import accepted_region
-from gradverify.diagnosis.naming.region import Region, chance, regions
+from gradverify.diagnosis.naming.region import Region, accepted_region, chance, regions
 from gradverify.diagnosis.naming.variables import VariableKind, block_along, scalars, variables
 from gradverify.evidence import Diagnosis, WrongBlock
 
 BOUNDARY_TILE = "boundary-tile"
-MAX_CHANCE = 0.34  # chance of a region above which it is not reported
+_MAX_CHANCE = 0.34  # chance of a region above which it is not reported
 _MIN_TILE = 4  # smallest tile: smaller periods suggest a stride instead
 _EDGE_FRACTION = 3  # an edge covers at most one third of a dimension, or of all entries in flat order
 _WIDE = 4  # relevant entries per wrong slice from which a joint error points to the slice
@@ -25,11 +24,15 @@ _WIDE_CHANCE = 0.51  # chance up to which such slices at an edge are reported: o
 
 def boundary_tile(seen: BlockEntries) -> Diagnosis | None:
     """Detect errors in the first or last slices of a dimension, or of each tile of it."""
-    return confined_to_region(seen, RegionSearch(cause=BOUNDARY_TILE, regions=regions_at_edges, limit=MAX_CHANCE))
+    return confined_to_region(seen, BOUNDARY_TILE, regions_at_edges)
 
 
 def regions_at_edges(evidence: WrongBlock, group: AxisMasks) -> Iterator[Region]:
-    """Yield the edges of the tensor, or of its tiles, that hold exactly the wrong coordinates."""
+    """Yield the edges of the tensor, or of its tiles, that hold exactly the wrong coordinates, unless by chance."""
+    return (region for region in _edges(evidence, group) if region.coincidence <= _MAX_CHANCE)
+
+
+def _edges(evidence: WrongBlock, group: AxisMasks) -> Iterator[Region]:
     candidates, known = variables(evidence, group.axis), scalars(evidence)
     own = [variable for variable in candidates if variable.kind is VariableKind.OWN]
     one_sided = (region for region in regions(own, known, group.wrong, group.relevant) if region.one_sided)
@@ -82,7 +85,7 @@ def _contiguous(slices: Slices) -> Iterator[Region]:
             if slices.width >= _WIDE:
                 last_of_three = word == "last" and size > 2 * count
                 probability = (
-                    min(probability, MAX_CHANCE) if probability <= _WIDE_CHANCE or last_of_three else probability
+                    min(probability, _MAX_CHANCE) if probability <= _WIDE_CHANCE or last_of_three else probability
                 )
             yield Region(text=text, chance=probability, anchored=False, one_sided=False)
 
@@ -95,7 +98,7 @@ def _all_but_edge(slices: Slices) -> Iterator[Region]:
     """
     if slices.size > 2 and len(slices.relevant) == slices.size:
         by_chance = chance(2, slices.size, slices.size - 1)
-        probability = MAX_CHANCE if slices.width >= _WIDE else max(MAX_CHANCE, by_chance)
+        probability = _MAX_CHANCE if slices.width >= _WIDE else max(_MAX_CHANCE, by_chance)
         for edge, word in ((0, "first"), (slices.size - 1, "last")):
             if slices.wrong == slices.relevant - {edge}:
                 text = f"{slices.where}, all but the {word} of {slices.size}"

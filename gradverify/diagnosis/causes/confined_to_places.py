@@ -9,18 +9,14 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from gradverify.core.model.coordinates import Block, total
-from gradverify.diagnosis.block.region_search import coincidence_chance
+from gradverify.core.model.coordinates import Block
 from gradverify.diagnosis.block.relation import factor_in_words, multiple_in_words
 from gradverify.diagnosis.block.structure import AxisMasks, index_along
 from gradverify.diagnosis.causes.boundary_tile import BOUNDARY_TILE, regions_at_edges
-from gradverify.diagnosis.causes.boundary_tile import MAX_CHANCE as BY_PLACE
 from gradverify.diagnosis.causes.missing_mask import MISSING_MASK
-from gradverify.diagnosis.causes.wrong_branch import MAX_CHANCE as BY_VALUE
 from gradverify.diagnosis.causes.wrong_branch import WRONG_BRANCH, regions_by_value
-from gradverify.diagnosis.naming.region import region_text
-from gradverify.diagnosis.naming.variables import Axis, block_along, variables
-from gradverify.diagnosis.naming.wording import differ_text
+from gradverify.diagnosis.naming.region import count_text, region_text
+from gradverify.diagnosis.naming.variables import Axis, variables
 from gradverify.diagnosis.projections.sampled_lines import SampledLines
 from gradverify.diagnosis.projections.sums import (
     ProjectedPart,
@@ -73,22 +69,15 @@ def relation(projections: RandomProjections, group: AxisMasks) -> str | None:
 def _explained(projections: RandomProjections, group: AxisMasks) -> Diagnosis | None:
     """Return the diagnosis of a group by its positions, by its values, or as masked; None if none applies."""
     sums = projections.block
-    by_place = next(
-        (region for region in regions_at_edges(sums, group) if coincidence_chance(region) <= BY_PLACE), None
-    )
-    region = by_place or next(
-        (region for region in regions_by_value(sums, group) if coincidence_chance(region) <= BY_VALUE), None
-    )
-    all_masked = bool(
-        (group.wrong | ~_silent(projections, group.axis)).all()
-    )  # no right coordinate is zero and may be masked
+    by_place = next(iter(regions_at_edges(sums, group)), None)
+    region = by_place or next(iter(regions_by_value(sums, group)), None)
+    all_masked = not bool((_silent(projections, group.axis) & ~group.wrong).any())  # no right coordinate may be masked
     if region is None and not all_masked:
         return None
     holds_there = relation(projections, group)
     if holds_there is None:
         return None
-    noun = "elements" if group.axis is Axis.INPUT else "outputs"
-    count = differ_text(int(group.wrong.sum()), total(block_along(sums, group.axis).shape), noun)
+    count = count_text(group.axis, group.wrong)
     if holds_there.endswith(_MASKED):
         where = region_text(sums, group.axis, group.wrong, torch.ones_like(group.wrong))
         text = f"{count}; {holds_there}{f', at {where}' if where else ''}"

@@ -7,7 +7,6 @@ from itertools import pairwise
 
 import torch
 
-from gradverify.core.model.coordinates import total
 from gradverify.diagnosis.block.entries import (
     BlockEntries,
     contradicts_right,
@@ -27,9 +26,8 @@ from gradverify.diagnosis.block.structure import (
     is_run,
 )
 from gradverify.diagnosis.causes.constant_factor import CONSTANT_FACTOR, SIGN_FLIP
-from gradverify.diagnosis.naming.region import chance
-from gradverify.diagnosis.naming.variables import Axis, block_along
-from gradverify.diagnosis.naming.wording import differ_text
+from gradverify.diagnosis.naming.region import chance, count_text
+from gradverify.diagnosis.naming.variables import block_along
 from gradverify.evidence import Diagnosis, Evidence
 
 _MAX_CHANCE = 0.1  # probability of equally regular random slices above which nothing is reported
@@ -52,9 +50,7 @@ def factor_by_slice(seen: BlockEntries) -> Diagnosis | None:
         inside = broadcast_along(axis, coordinates.wrong)
         predicted = torch.where(inside, factor * seen.numeric, seen.numeric)
         if not contradicts_right(seen, predicted, abs(factor)):
-            noun = "elements" if axis is Axis.INPUT else "outputs"
-            count = differ_text(int(coordinates.wrong.sum()), total(block_along(seen.block, axis).shape), noun)
-            text = f"{count}; analytic = {words} where {location}"
+            text = f"{count_text(axis, coordinates.wrong)}; analytic = {words} where {location}"
             return explained(seen, predicted, SIGN_FLIP if factor == -1.0 else CONSTANT_FACTOR, text, abs(factor))
     return None
 

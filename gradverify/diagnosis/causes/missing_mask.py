@@ -12,10 +12,9 @@ from gradverify.core.model.coordinates import total
 from gradverify.diagnosis.block.entries import BlockEntries, explained, explained_share, ratio_of
 from gradverify.diagnosis.block.relation import factor_in_words, multiple_of_cotangent, share_inside
 from gradverify.diagnosis.block.structure import broadcast_along, is_elementwise
-from gradverify.diagnosis.block.value_or_position import accepted_region
-from gradverify.diagnosis.naming.region import ChooseRegion, elements_text, region_text
+from gradverify.diagnosis.naming.region import count_text, elements_text, region_text
 from gradverify.diagnosis.naming.variables import Axis
-from gradverify.diagnosis.naming.wording import diagnosed, differ_text
+from gradverify.diagnosis.naming.wording import diagnosed
 from gradverify.evidence import Diagnosis
 
 MISSING_MASK = "missing-mask"
@@ -37,43 +36,25 @@ def _unmasked(seen: BlockEntries) -> Diagnosis | None:
         return None
     if bool((seen.wrong & seen.zero & (seen.numeric.abs() > _BARS / BAR_FACTOR * seen.slack)).any()):
         return None  # small, but larger than its error bars
-    return _of_inputs(seen) or _of_outputs(seen) or _divided(seen) or _scaled(seen)
+    return _along(seen, Axis.INPUT) or _along(seen, Axis.OUTPUT) or _divided(seen) or _scaled(seen)
 
 
-def _of_inputs(seen: BlockEntries) -> Diagnosis | None:
-    zero_columns = seen.zero.all(0)
-    wrong = seen.wrong.any(0) & zero_columns
-    share = share_inside(seen, broadcast_along(Axis.INPUT, wrong)) if bool(wrong.any()) else None
-    if share is None:
-        return None
-    relevant = ~seen.left_out.all(0)
-    region = region_text(seen.block, Axis.INPUT, wrong, relevant, _region_chooser(seen, Axis.INPUT, wrong))
-    multiple = multiple_of_cotangent(seen, wrong)
-    if not (region or torch.equal(zero_columns, wrong)) or (bool(zero_columns.all()) and multiple is None):
-        return None
-    if int(seen.wrong.sum()) < 2 and not is_elementwise(seen):
+def _along(seen: BlockEntries, axis: Axis) -> Diagnosis | None:
+    """Detect nonzero claims for all inputs, or all outputs, of a region or with a zero derivative."""
+    zero = seen.zero.all(1 - axis.value)
+    wrong = seen.wrong.any(1 - axis.value) & zero
+    share = share_inside(seen, broadcast_along(axis, wrong)) if bool(wrong.any()) else None
+    if share is None or (int(seen.wrong.sum()) < 2 and not is_elementwise(seen)):
         return None  # a single wrong entry suggests a mask only in an elementwise function
-    count = differ_text(int(wrong.sum()), total(seen.block.wrt.shape), "elements")
-    region = region or elements_text(seen.block, Axis.INPUT, wrong, relevant)
-    text = f"{count}; analytic {f'= {multiple}' if multiple else '≠ 0'} where numeric = 0{_at(region)}"
+    relevant = ~seen.left_out.all(1 - axis.value)
+    region = region_text(seen.block, axis, wrong, relevant, partial(seen.region_test, axis, wrong))
+    multiple = multiple_of_cotangent(seen, wrong) if axis is Axis.INPUT else None
+    if not (region or torch.equal(zero, wrong)) or (bool(zero.all()) and multiple is None):
+        return None
+    region = region or elements_text(seen.block, axis, wrong, relevant)
+    claims = f"= {multiple}" if multiple else "≠ 0"
+    text = f"{count_text(axis, wrong)}; analytic {claims} where numeric = 0{_at(region)}"
     return diagnosed(MISSING_MASK, text, share)
-
-
-def _of_outputs(seen: BlockEntries) -> Diagnosis | None:
-    zero_rows = seen.zero.all(1)
-    wrong = seen.wrong.any(1) & zero_rows
-    share = share_inside(seen, broadcast_along(Axis.OUTPUT, wrong)) if bool(wrong.any()) else None
-    if share is None or bool(zero_rows.all()):
-        return None
-    region = region_text(
-        seen.block, Axis.OUTPUT, wrong, ~seen.left_out.all(1), _region_chooser(seen, Axis.OUTPUT, wrong)
-    )
-    all_claimed = bool((seen.claimed != 0).any(1)[zero_rows].all())
-    if not all_claimed or int(seen.wrong.sum()) < 2:
-        return None
-    count = differ_text(int(wrong.sum()), total(seen.block.of.shape), "outputs")
-    region = region or elements_text(seen.block, Axis.OUTPUT, wrong, ~seen.left_out.all(1))
-    return diagnosed(MISSING_MASK, f"{count}; analytic ≠ 0 where numeric = 0{_at(region)}", share)
 
 
 def _divided(seen: BlockEntries) -> Diagnosis | None:
@@ -105,8 +86,8 @@ def _scaled(seen: BlockEntries) -> Diagnosis | None:
     if share is None:
         return None
     multiple, count = multiple_of_cotangent(seen, zero_columns), int(zero_columns.sum())
-    choose = partial(accepted_region, follows=partial(seen.region_test, Axis.INPUT, zero_columns, marks=_is_unmasked))
-    region = region_text(seen.block, Axis.INPUT, zero_columns, ~seen.left_out.all(0), choose)
+    follows = partial(seen.region_test, Axis.INPUT, zero_columns, marks=_is_unmasked)
+    region = region_text(seen.block, Axis.INPUT, zero_columns, ~seen.left_out.all(0), follows)
     text = (
         f"analytic {f'= {multiple}' if multiple else '≠ 0'} in {count} of {total(seen.block.wrt.shape)} elements where"
     )
@@ -117,11 +98,6 @@ def _scaled(seen: BlockEntries) -> Diagnosis | None:
 def _is_unmasked(claimed: Tensor, numeric: Tensor) -> Tensor:
     """True where the claim is nonzero and the derivative is zero, (m, n)."""
     return (claimed != 0) & (numeric.abs() <= _ZERO * numeric.abs().max())
-
-
-def _region_chooser(seen: BlockEntries, axis: Axis, wrong: Tensor) -> ChooseRegion:
-    """Return a function that picks the region which holds for `wrong` (k,) after the values changed places too."""
-    return partial(accepted_region, follows=partial(seen.region_test, axis, wrong))
 
 
 def _at(region: str) -> str:

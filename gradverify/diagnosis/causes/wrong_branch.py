@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gradverify.diagnosis.block.entries import BlockEntries, explained, ratio_of
 from gradverify.diagnosis.block.pattern import Ratio
-from gradverify.diagnosis.block.region_search import RegionSearch, coincidence_chance, confined_to_region
+from gradverify.diagnosis.block.region_search import confined_to_region
 from gradverify.diagnosis.block.relation import factor_in_words
 from gradverify.diagnosis.block.structure import (
     AxisMasks,
@@ -20,14 +20,13 @@ from gradverify.diagnosis.block.structure import (
     is_every_second_or_third,
     is_triangle_or_diagonal,
 )
-from gradverify.diagnosis.block.value_or_position import accepted_region
 from gradverify.diagnosis.causes.single_elements import is_confined_to_one_input
-from gradverify.diagnosis.naming.region import Region, regions
+from gradverify.diagnosis.naming.region import Region, accepted_region, regions
 from gradverify.diagnosis.naming.variables import Axis, block_along, is_sorted, scalars, variables
-from gradverify.evidence import Diagnosis, Evidence, WrongBlock
+from gradverify.evidence import Diagnosis, WrongBlock
 
 WRONG_BRANCH = "wrong-branch"
-MAX_CHANCE = 0.25  # chance of a region above which it is not reported
+_MAX_CHANCE = 0.25  # chance of a region above which it is not reported
 _SAME = 1e-5  # relative spread of ratios that count as one factor
 _SHARP = 1e-3  # relative accuracy of an entry: one measured less accurately is not used for its ratio
 _MIN_INPUTS = 2  # inputs on each side of the threshold
@@ -37,12 +36,11 @@ def wrong_branch(seen: BlockEntries) -> Diagnosis | None:
     """Detect errors confined to a region of values, inside which one relation holds, or one factor on either side."""
     if is_confined_to_one_input(seen):
         return None
-    search = RegionSearch(cause=WRONG_BRANCH, regions=regions_by_value, limit=MAX_CHANCE)
-    return confined_to_region(seen, search) or _two_wrong_branches(seen)
+    return confined_to_region(seen, WRONG_BRANCH, regions_by_value) or _two_wrong_branches(seen)
 
 
 def regions_by_value(evidence: WrongBlock, group: AxisMasks) -> Iterator[Region]:
-    """Yield the regions of values that hold exactly the wrong coordinates.
+    """Yield the regions of values that hold exactly the wrong coordinates, unless by chance.
 
     The positions of the wrong coordinates may explain them as well. Then only the regions that still hold after the
     values changed places are yielded. Positions are ignored in two cases: a triangle, a diagonal or a run of slices if
@@ -53,7 +51,8 @@ def regions_by_value(evidence: WrongBlock, group: AxisMasks) -> Iterator[Region]
     position_explains = by_place and not any(is_sorted(variable.values) for variable in candidates)
     in_step = is_every_second_or_third(block, group)
     for region in regions(candidates, scalars(evidence), group.wrong, group.relevant):
-        if not (position_explains or (in_step and not region.level)) or group.region_test(region):
+        by_position = position_explains or (in_step and not region.level)
+        if region.coincidence <= _MAX_CHANCE and (not by_position or group.region_test(region)):
             yield region
 
 
@@ -67,7 +66,8 @@ def _two_wrong_branches(seen: BlockEntries) -> Diagnosis | None:
         return None
     for side in (larger, inputs.relevant & ~larger):
         sided = _sided(seen, side, inputs.relevant)
-        region = _region(seen.block, sided)
+        one_sided = (region for region in regions_by_value(seen.block, sided) if region.one_sided)
+        region = accepted_region(one_sided, sided.region_test)
         if region is not None:
             return _explained(seen, sided, region)
     return None
@@ -99,15 +99,6 @@ def _inputs_with_larger_factor(seen: BlockEntries, inputs: AxisMasks) -> Tensor 
     sides = [known & ((ratio - value).abs() <= _SAME * abs(value)) for value in (low, high)]
     two_factors = all(int(side.sum()) >= _MIN_INPUTS for side in sides) and not bool((sides[0] & sides[1]).any())
     return sides[1] if two_factors and torch.equal(sides[0] | sides[1], known) else None
-
-
-def _region(evidence: Evidence, sided: AxisMasks) -> Region | None:
-    candidates = (
-        region
-        for region in regions_by_value(evidence, sided)
-        if region.one_sided and coincidence_chance(region) <= MAX_CHANCE
-    )
-    return accepted_region(candidates, sided.region_test)
 
 
 def _explained(seen: BlockEntries, sided: AxisMasks, region: Region) -> Diagnosis | None:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from gradverify.diagnosis.naming.variables import Axis, Variable, VariableKind, block_along, scalars, variables
-from gradverify.diagnosis.naming.wording import element_name, listed
+from gradverify.diagnosis.naming.wording import differ_text, element_name, listed
 from gradverify.evidence import WrongBlock
 
 _SIDES = 2  # of one threshold
@@ -22,6 +22,7 @@ _DIGITS = 6  # significant digits of a threshold, at least
 _DEPTH = 17  # significant digits of the larger end of a gap, at most: enough for any float64
 _FEW = 3  # coordinates that are listed, at most
 _CREDIBLE = 0.1  # chance of a coincidence above which a region is not reported
+_SURE = 5e-3  # chance below which a region needs no test
 
 # From new values of the variables, by name, to two masks (k,): inside the region, and certain to be inside or outside.
 Membership = Callable[[Mapping[str, Tensor]], tuple[Tensor, Tensor] | None]
@@ -38,8 +39,13 @@ class Region:
     level: bool = False  # all wrong coordinates have the same value
     membership: Membership | None = None  # membership by values; None for a region of positions
 
+    @property
+    def coincidence(self) -> float:
+        """The chance that the region is a coincidence; anchored thresholds count half."""
+        return self.chance / 2 if self.anchored else self.chance
 
-ChooseRegion = Callable[[Iterable[Region]], Region | None]  # selects one of several regions
+
+Follows = Callable[[Region], bool | None]  # whether a region moves with the values; None if that is not clear
 
 
 def regions(found: Sequence[Variable], known: Sequence[float], wrong: Tensor, relevant: Tensor) -> Iterator[Region]:
@@ -208,18 +214,38 @@ def _simplest(low: float, high: float) -> float:
     return high
 
 
-def _first(regions: Iterable[Region]) -> Region | None:
-    return next(iter(regions), None)
+def no_test(region: Region) -> None:
+    """Return None: no test is available."""
+    del region
 
 
-def region_text(
-    evidence: WrongBlock, axis: Axis, wrong: Tensor, relevant: Tensor, choose: ChooseRegion = _first
-) -> str:
+def accepted_region(regions: Iterable[Region], follows: Follows) -> Region | None:
+    """Return the first region that passes the test `follows`, or else the best of those that are not ruled out.
+
+    Two kinds of regions need no test: regions of positions, and a single region that is hardly a coincidence. A failed
+    test rules a region out unless its chance is small. Of the remaining ones, the first with anchored thresholds is
+    returned, or else the first; None if there is none.
+    """
+    candidates = list(regions)
+    remaining: list[Region] = []
+    for region in candidates:
+        sure = region.membership is None or (region.chance <= _SURE and len(candidates) == 1)
+        passes = True if sure else follows(region)
+        if passes:
+            return region
+        if passes is None or region.chance <= _SURE:
+            remaining.append(region)
+    return next((region for region in remaining if region.anchored), remaining[0] if remaining else None)
+
+
+def region_text(evidence: WrongBlock, axis: Axis, wrong: Tensor, relevant: Tensor, follows: Follows = no_test) -> str:
     """Return the text of the region that contains the wrong but no other relevant coordinates, "" if there is none.
 
     `wrong` and `relevant` are masks (k,) of the coordinates along the axis.
     """
-    region = choose(filter(_is_credible, regions(variables(evidence, axis), scalars(evidence), wrong, relevant)))
+    found = regions(variables(evidence, axis), scalars(evidence), wrong, relevant)
+    credible = (region for region in found if region.anchored or region.chance <= _CREDIBLE)
+    region = accepted_region(credible, follows)
     return "" if region is None else region.text
 
 
@@ -235,5 +261,6 @@ def elements_text(evidence: WrongBlock, axis: Axis, wrong: Tensor, relevant: Ten
     return listed([element_name(block, at) for at in places]) if 0 < len(places) <= _FEW and right else ""
 
 
-def _is_credible(region: Region) -> bool:
-    return region.anchored or region.chance <= _CREDIBLE
+def count_text(axis: Axis, wrong: Tensor) -> str:
+    """Return "3 of 5 elements differ" for the coordinates in the mask `wrong` (k,) along an axis."""
+    return differ_text(int(wrong.sum()), len(wrong), "elements" if axis is Axis.INPUT else "outputs")
