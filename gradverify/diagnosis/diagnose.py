@@ -29,7 +29,6 @@ from gradverify.diagnosis.causes.missing_term import missing_path, missing_term,
 from gradverify.diagnosis.causes.missing_term_summand import (
     claims_equal_cotangent,
     claims_equal_tensor,
-    missing_multiple_per_line,
     missing_summand,
 )
 from gradverify.diagnosis.causes.outside_slopes import outside_slopes
@@ -114,7 +113,6 @@ _FALLBACKS = (
     wrong_point_in_backward,
     missing_path,
     missing_summand,
-    missing_multiple_per_line,
     claims_equal_tensor,
     claims_equal_cotangent,
 )  # tried after all patterns, as they explain least

@@ -12,7 +12,7 @@ from gradverify.core.model.coordinates import total
 from gradverify.diagnosis.block.entries import BlockEntries, explained
 from gradverify.diagnosis.block.relation import multiple_in_words
 from gradverify.diagnosis.block.structure import is_elementwise, on_diagonal
-from gradverify.diagnosis.block.tensors_along_axis import AxisTensor, tensors_along
+from gradverify.diagnosis.block.tensors_along_axis import tensors_along
 from gradverify.diagnosis.causes.missing_factor import MISSING_FACTOR
 from gradverify.diagnosis.causes.missing_term import MISSING_TERM
 from gradverify.diagnosis.naming.constants import known_constant, number_text
@@ -28,47 +28,74 @@ _TINY = torch.finfo(torch.float64).tiny
 
 
 def missing_summand(seen: BlockEntries) -> Diagnosis | None:
-    """Detect an error of c in all wrong entries, or of c·t in every entry, with one number c and a tensor t."""
-    for pattern, name in _summands(seen):
-        error = (seen.claimed - seen.numeric)[seen.wrong]
-        expected = pattern[seen.wrong]
-        if len(expected) < _MIN_ENTRIES or not bool((expected != 0).all()):
-            continue
-        if not _varies(seen.claimed[seen.wrong] / seen.numeric[seen.wrong]):
-            continue  # a constant factor explains the error as well
-        factor = float((error / expected).median())
-        slack = _SAME * error.abs() + torch.minimum(seen.slack[seen.wrong], 1e-3 * error.abs())
-        if factor == 0 or bool(((error - factor * expected).abs() > slack).any()):
-            continue
-        count = differ_text(len(expected), int((~seen.zero | seen.wrong).sum()), "entries")
-        summand = f"{'+' if factor > 0 else '-'} {_written(abs(factor), name)}"
-        text = f"{count}; analytic = numeric {summand}: a summand is missing or too many"
-        found = explained(seen, seen.numeric + factor * pattern, MISSING_TERM, text)
-        if found is not None:
-            return found
-    return None
-
-
-def missing_multiple_per_line(seen: BlockEntries) -> Diagnosis | None:
-    """Detect an error of k or k·t in every wrong entry, with one number k per row, or per column, and a tensor t."""
-    error = (seen.claimed - seen.numeric).masked_fill(~seen.wrong, 0.0)
+    """Detect an error of k or k·t in every wrong entry, with a tensor t and one number k, or one per row or column."""
     count = differ_text(int(seen.wrong.sum()), int((~seen.zero | seen.wrong).sum()), "entries")
+    for pattern, name in _summands(seen):
+        error = _multiple(seen, pattern, (0, 1))
+        if error is not None:
+            factor = float((error / pattern)[seen.wrong].median())
+            summand = f"{'+' if factor > 0 else '-'} {_written(abs(factor), name)}"
+            text = f"{count}; analytic = numeric {summand}: a summand is missing or too many"
+            found = explained(seen, seen.numeric + factor * pattern, MISSING_TERM, text)
+            if found is not None:
+                return found
     for axis, line in ((Axis.INPUT, "output"), (Axis.OUTPUT, "input")):
-        for tensor in (_unnamed_ones(seen, axis), *tensors_along(seen.block, axis)):
-            predicted_error = _line_multiples(seen, error, tensor)
-            if predicted_error is not None:
-                times = f" × {tensor.name}{tensor.where}" if tensor.name else ""
-                kind = f"goes with {tensor.name}" if tensor.name else f"is one number in all wrong entries of an {line}"
+        for pattern, name, where in _summands_by_line(seen, axis):
+            error = _multiple(seen, pattern, (axis.value,))
+            if error is not None:
+                times = f" × {name}{where}" if name else ""
+                kind = f"goes with {name}" if name else f"is one number in all wrong entries of an {line}"
                 text = f"{count}; analytic = numeric + k{times}, with a number k of each {line}'s own"
                 text = f"{text}: a term that {kind} is missing or too many"
-                return explained(seen, seen.numeric + predicted_error, MISSING_TERM, text)
+                return explained(seen, seen.numeric + error, MISSING_TERM, text)
     return None
 
 
-def _unnamed_ones(seen: BlockEntries, axis: Axis) -> AxisTensor:
-    """Return a tensor of ones along an axis, with an empty name."""
-    values = torch.ones(seen.numeric.shape[axis.value], dtype=seen.numeric.dtype, device=seen.numeric.device)
-    return AxisTensor(name="", where="", axis=axis, values=values)
+def _summands(seen: BlockEntries) -> Iterator[tuple[Tensor, str]]:
+    """Yield patterns (m, n) of which the error may be a multiple, each with the name of its tensor."""
+    yield torch.ones_like(seen.numeric) * seen.wrong, ""
+    if total(seen.block.of.shape) == 1 or is_elementwise(seen):
+        for tensor in tensors_along(seen.block, Axis.INPUT):
+            if int(torch.unique(tensor.values).numel()) >= _MIN_ENTRIES:
+                yield on_diagonal(seen.block, tensor.values), tensor.name
+
+
+def _summands_by_line(seen: BlockEntries, axis: Axis) -> Iterator[tuple[Tensor, str, str]]:
+    """Yield patterns (m, n) that lines along an axis may be multiples of, each with its tensor's name and dimensions.
+
+    A tensor has to vary over the wrong entries of each line; otherwise one multiple fits by chance.
+    """
+    wrong_lines = seen.wrong.any(axis.value)
+    if int(wrong_lines.sum()) < 2:
+        return
+    yield torch.ones_like(seen.numeric), "", ""
+    for tensor in tensors_along(seen.block, axis):
+        size = tensor.broadcast.abs().expand_as(seen.numeric)
+        smallest = size.masked_fill(~seen.wrong, math.inf).amin(axis.value)
+        largest = size.masked_fill(~seen.wrong, 0.0).amax(axis.value)
+        if bool((largest > (1 + _VARIATION) * smallest)[wrong_lines].all()):
+            yield tensor.broadcast.expand_as(seen.numeric), tensor.name, tensor.where
+
+
+def _multiple(seen: BlockEntries, pattern: Tensor, across: tuple[int, ...]) -> Tensor | None:
+    """Return the error (m, n) fitted by multiples of a pattern (m, n), one in each line across these dimensions.
+
+    Returns None if the fit is not exact in all wrong entries, if a line has few, or if the pattern is zero in one. So
+    too if the numeric entries are multiples as well, because then any factor in each line would fit.
+    """
+    error = (seen.claimed - seen.numeric).masked_fill(~seen.wrong, 0.0)
+    expected = pattern.masked_fill(~seen.wrong, 0.0)
+    count = seen.wrong.sum(across)
+    if bool((expected == 0)[seen.wrong].any()) or bool(((count > 0) & (count < _MIN_ENTRIES)).any()):
+        return None
+    size = expected.square().sum(across, keepdim=True).clamp(min=_TINY)
+    of_error, of_numeric = (
+        (entries * expected).sum(across, keepdim=True) / size * expected for entries in (error, seen.numeric)
+    )
+    slack = _SAME * error.abs() + torch.minimum(seen.slack, 1e-3 * error.abs())
+    if bool(((seen.numeric - of_numeric).abs() <= slack)[seen.wrong].all()):
+        return None
+    return of_error if bool(((error - of_error).abs() <= slack)[seen.wrong].all()) else None
 
 
 def claims_equal_tensor(seen: BlockEntries) -> Diagnosis | None:
@@ -114,52 +141,6 @@ def _have_equal_magnitude(entries: Tensor) -> bool:
 def _match(claimed: Tensor, expected: Tensor) -> bool:
     near = (claimed - expected).abs() <= _EXACT * expected.abs()
     return bool(near.all()) and int(torch.unique(expected).numel()) >= _MIN_ENTRIES
-
-
-def _line_multiples(seen: BlockEntries, error: Tensor, tensor: AxisTensor) -> Tensor | None:
-    """Return the error (m, n) fitted by one multiple of a tensor per row or column; None if the fit is not exact.
-
-    A line needs at least _MIN_ENTRIES wrong entries, and a named tensor has to vary over them; otherwise one multiple
-    fits by chance. Return None too if the numeric entries fit as well, because then any factor per line would.
-    """
-    line_axis = 1 - tensor.axis.value  # this axis enumerates the lines; sums run over the other
-    expected = tensor.broadcast.expand_as(error).masked_fill(~seen.wrong, 0.0)
-    wrong_lines = seen.wrong.any(1 - line_axis)
-    smallest, largest = (
-        expected.abs().masked_fill(~seen.wrong, math.inf).amin(1 - line_axis),
-        expected.abs().amax(1 - line_axis),
-    )
-    enough = seen.wrong.sum(1 - line_axis) >= _MIN_ENTRIES
-    varies = largest > (1 + _VARIATION) * smallest if tensor.name else enough
-    if int(wrong_lines.sum()) < 2 or not bool((enough & varies & (smallest > 0))[wrong_lines].all()):
-        return None
-    fitted_error, fitted_numeric = (_fitted(entries, expected, 1 - line_axis) for entries in (error, seen.numeric))
-    slack = _SAME * error.abs() + torch.minimum(seen.slack, 1e-3 * error.abs())
-    if bool(((seen.numeric - fitted_numeric).abs() <= slack)[seen.wrong].all()):
-        return None
-    return fitted_error if bool(((error - fitted_error).abs() <= slack)[seen.wrong].all()) else None
-
-
-def _fitted(entries: Tensor, expected: Tensor, dim: int) -> Tensor:
-    """Return the least-squares fit of the entries by one multiple of `expected` per line along `dim`; (m, n)."""
-    return (
-        (entries * expected).sum(dim, keepdim=True)
-        / expected.square().sum(dim, keepdim=True).clamp(min=_TINY)
-        * expected
-    )
-
-
-def _summands(seen: BlockEntries) -> Iterator[tuple[Tensor, str]]:
-    """Yield patterns (m, n) of which the error may be a multiple, each with the name of its tensor."""
-    yield seen.wrong.to(seen.numeric.dtype), ""
-    if total(seen.block.of.shape) == 1 or is_elementwise(seen):
-        for tensor in tensors_along(seen.block, Axis.INPUT):
-            if int(torch.unique(tensor.values).numel()) >= _MIN_ENTRIES:
-                yield on_diagonal(seen.block, tensor.values), tensor.name
-
-
-def _varies(ratio: Tensor) -> bool:
-    return bool(((ratio - ratio[0]).abs() > 1e-3 * ratio[0].abs()).any()) or not bool(torch.isfinite(ratio).any())
 
 
 def _written(factor: float, name: str) -> str:
