@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from gradverify.diagnosis.block.entries import BlockEntries
-from gradverify.diagnosis.block.relation import relation, share_inside
+from gradverify.diagnosis.block.entries import BlockEntries, explained
+from gradverify.diagnosis.block.relation import relations, share_inside
 from gradverify.diagnosis.block.structure import AxisMasks, axes_of, axis_masks, broadcast_along
 from gradverify.diagnosis.naming.region import Region, accepted_region, chance, count_text
 from gradverify.diagnosis.naming.wording import diagnosed
@@ -35,10 +35,11 @@ def confined_to_region(entries: BlockEntries, cause: str, regions: Regions) -> D
 def _in_region(entries: BlockEntries, coordinates: AxisMasks, cause: str, region: Region) -> Diagnosis | None:
     """Return the diagnosis of the wrong coordinates along one axis, with the relation inside them if one is known."""
     inside = broadcast_along(coordinates.axis, coordinates.wrong)
-    holds = relation(entries, inside)
     count = count_text(coordinates.axis, coordinates.wrong)
-    if holds is not None:
-        return diagnosed(cause, f"{count}; {holds.text} where {region.text}", holds.share)
+    for predicted, scale, text in relations(entries, inside.expand_as(entries.wrong)):
+        found = explained(entries, predicted, cause, f"{count}; {text} where {region.text}", scale)
+        if found is not None:
+            return found
     random_choice = chance(1, int(coordinates.relevant.sum()), int(coordinates.wrong.sum()))
     doubtful = max(random_choice, region.chance**2) > _BY_CHANCE or entries.tolerated_share > _TOLERATED
     share = None if doubtful else share_inside(entries, inside)

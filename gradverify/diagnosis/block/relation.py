@@ -23,27 +23,6 @@ SAME_FACTOR = 1e-5  # relative tolerance of a factor, in addition to the error b
 _SHARP = 1e-2  # largest relative error bar of an entry; with a larger one it agrees with too many factors
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Relation:
-    """A relation that was measured to hold inside a region."""
-
-    text: str  # analytic = 2 × numeric
-    share: float  # of the squared error of the block
-
-
-def relation(entries: BlockEntries, inside: Tensor) -> Relation | None:
-    """Return the first relation that explains the error, None if none does.
-
-    `inside` is the mask of the region, and broadcasts to (m, n). Outside, claimed entries have to be numeric ones.
-    """
-    region = inside.expand_as(entries.wrong)
-    for predicted, scale, text in _candidates(entries, region):
-        share = explained_share(entries, predicted, scale)
-        if share is not None:
-            return Relation(text=text, share=share)
-    return None
-
-
 def share_inside(entries: BlockEntries, inside: Tensor) -> float | None:
     """Return the share of the squared error that lies inside the region, None if below MIN_SHARE."""
     return explained_share(entries, torch.where(inside, entries.claimed, entries.numeric))
@@ -72,8 +51,11 @@ def multiple_in_words(factor: float, what: str) -> str:
     return f"{signs[factor]}{what}" if factor in signs else f"{number_text(factor)} × {what}"
 
 
-def _candidates(entries: BlockEntries, inside: Tensor) -> Iterator[tuple[Tensor, float, str]]:
-    """Yield the predicted block (m, n), the factor by which it scales numeric error bars, and the relation's text."""
+def relations(entries: BlockEntries, inside: Tensor) -> Iterator[tuple[Tensor, float, str]]:
+    """Yield relations that may hold in the entries of the mask `inside` (m, n), while all others are right.
+
+    Each is the predicted block (m, n), the factor by which it scales numeric error bars, and a text: "analytic = 0".
+    """
     if not bool(((entries.claimed != 0) & inside).any()):
         yield entries.numeric.masked_fill(inside, 0.0), 1.0, "analytic = 0"
     ratio = ratio_of(entries, inside)

@@ -10,12 +10,13 @@ from itertools import combinations
 from torch import Tensor
 
 from gradverify.diagnosis.block.entries import BlockEntries, explained_share
-from gradverify.diagnosis.block.pattern import ComparedBlock, Pattern, Ratio
+from gradverify.diagnosis.block.pattern import Pattern, Ratio
 from gradverify.diagnosis.block.structure import broadcast_along
 from gradverify.diagnosis.naming.arguments import ScalarPower, scalar_power
 from gradverify.diagnosis.naming.constants import Constant, known_constant, number_text, short_number
 from gradverify.diagnosis.naming.variables import Axis
 from gradverify.diagnosis.naming.wording import everywhere
+from gradverify.diagnosis.projections.sums import ComparedBlock
 from gradverify.evidence import Diagnosis, WrongBlock
 
 SIGN_FLIP, MEAN_FOR_SUM, CONSTANT_FACTOR = "sign-flip", "mean-for-sum", "constant-factor"

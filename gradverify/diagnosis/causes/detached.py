@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradverify.diagnosis.block.pattern import ComparedBlock
+from gradverify.diagnosis.projections.sums import ComparedBlock
 from gradverify.evidence import Diagnosis
 
 DETACHED = "detached"

@@ -6,9 +6,10 @@ import torch
 from torch import Tensor
 
 from gradverify.core.model.coordinates import Block
-from gradverify.diagnosis.block.pattern import ComparedBlock, Pattern
+from gradverify.diagnosis.block.pattern import Pattern
 from gradverify.diagnosis.naming.variables import whole_tensor
 from gradverify.diagnosis.naming.wording import diagnosed
+from gradverify.diagnosis.projections.sums import ComparedBlock
 from gradverify.evidence import Diagnosis
 
 MISSING_CONJUGATE = "missing-conjugate"

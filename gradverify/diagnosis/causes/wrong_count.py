@@ -10,9 +10,9 @@ from itertools import permutations, product
 from torch import Tensor
 
 from gradverify.core.model.coordinates import total
-from gradverify.diagnosis.block.pattern import ComparedBlock
 from gradverify.diagnosis.causes.constant_factor import common_factor
 from gradverify.diagnosis.naming.wording import everywhere, listed
+from gradverify.diagnosis.projections.sums import ComparedBlock
 from gradverify.evidence import Diagnosis, WrongBlock
 
 WRONG_COUNT = "wrong-count"

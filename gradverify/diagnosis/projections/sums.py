@@ -20,6 +20,7 @@ from gradverify.core.estimate.samples import BAR_FACTOR, Estimate
 from gradverify.core.model.coordinates import Block, zero_outside
 from gradverify.core.model.magnitudes import all_set, any_set
 from gradverify.core.strategy.random_sums import TERM_ROUNDING, best_slope, random_vectors, sums_of_slopes
+from gradverify.diagnosis.block.entries import BlockEntries
 from gradverify.diagnosis.block.pattern import Pattern, Ratio
 from gradverify.evidence import LargeBlock
 
@@ -65,6 +66,9 @@ class RandomProjections:
     def over(self, of: Block, wrt: Block) -> RandomProjections:
         """Return random sums over other tensors; costs as much as `ask`."""
         return ask(replace(self.block, of=of, wrt=wrt))
+
+
+ComparedBlock = BlockEntries | RandomProjections  # of a block that is held, or of one that is too large
 
 
 def ask(sums: LargeBlock) -> RandomProjections:
