@@ -14,18 +14,16 @@ from gradverify.core.model.coordinates import flatten, unflatten
 from gradverify.core.model.problem import Problem, call
 from gradverify.core.model.tape import record
 from gradverify.diagnosis.naming.variables import input_and_output_values
-from gradverify.errors import EvaluationError
+from gradverify.errors import EvaluationError, GradverifyError
 from gradverify.evidence import Evidence, evidence_of, jacobian_pair
 
 
-def problem_at(evidence: Evidence, point: Tensor) -> Problem:
-    """Return the problem with the block's input set to `point` (n,) and all other inputs unchanged."""
-    problem = evidence.backward.problem
-    all_inputs = input_and_output_values(evidence)[0].clone()
-    all_inputs[evidence.wrt.coordinates] = point
-    tensors = unflatten(all_inputs, [primal.tensor for primal in problem.primals])
-    primals = [replace(primal, tensor=tensor) for primal, tensor in zip(problem.primals, tensors, strict=True)]
-    return replace(problem, primals=tuple(primals))
+def evidence_at(evidence: Evidence, point: Tensor) -> Evidence | None:
+    """Return the block with its input at `point` (n,) and all other inputs unchanged; None if it is not known there."""
+    try:
+        return evidence_in(_problem_at(evidence, point), evidence.of.name, evidence.wrt.name, Settings())
+    except GradverifyError:
+        return None
 
 
 def evidence_in(problem: Problem, of: str, wrt: str, settings: Settings) -> Evidence | None:
@@ -46,9 +44,19 @@ def evidence_in(problem: Problem, of: str, wrt: str, settings: Settings) -> Evid
 
 def outputs_at(evidence: Evidence, point: Tensor) -> Tensor | None:
     """Return the block's output (m,) at the input `point` (n,), None if forward fails or returns fewer outputs."""
-    problem = problem_at(evidence, point)
+    problem = _problem_at(evidence, point)
     try:
         outputs = flatten(output.tensor for output in call(problem, [primal.tensor for primal in problem.primals]))
     except EvaluationError:
         return None
     return outputs[evidence.of.coordinates].to(evidence.device).double() if len(outputs) >= evidence.of.stop else None
+
+
+def _problem_at(evidence: Evidence, point: Tensor) -> Problem:
+    """Return the problem with the block's input set to `point` (n,)."""
+    problem = evidence.backward.problem
+    all_inputs = input_and_output_values(evidence)[0].clone()
+    all_inputs[evidence.wrt.coordinates] = point
+    tensors = unflatten(all_inputs, [primal.tensor for primal in problem.primals])
+    primals = [replace(primal, tensor=tensor) for primal, tensor in zip(problem.primals, tensors, strict=True)]
+    return replace(problem, primals=tuple(primals))

@@ -14,13 +14,11 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from gradverify.case import Settings
 from gradverify.core.decide.verdict import Code
 from gradverify.core.model.coordinates import total
-from gradverify.diagnosis.block.shifted_problem import evidence_in, problem_at
+from gradverify.diagnosis.block.shifted_problem import evidence_at
 from gradverify.diagnosis.naming.region import Region
 from gradverify.diagnosis.naming.variables import Axis, input_and_output_values, variables
-from gradverify.errors import GradverifyError
 from gradverify.evidence import Evidence
 
 _LARGEST = 64  # entries of the input and of the output: in larger tensors a coincidence is unlikely
@@ -92,7 +90,7 @@ def _permuted(evidence: Evidence) -> Evidence | None:
     order = torch.randperm(len(values), generator=torch.Generator().manual_seed(0)).to(values.device)
     point = values.clone()
     point[order] = values[order.roll(1)]  # a cyclic permutation, so that every entry changes its position
-    there = _evidence_at(evidence, point)
+    there = evidence_at(evidence, point)
     if there is None or (torch.equal(there.claimed, evidence.claimed) and _is_constant(evidence, values)):
         return None
     return there
@@ -103,16 +101,8 @@ def _is_constant(evidence: Evidence, values: Tensor) -> bool:
 
     Then the wrong entries at the permuted input are no evidence.
     """
-    scaled = _evidence_at(evidence, _SCALE * values)
+    scaled = evidence_at(evidence, _SCALE * values)
     if scaled is None or not torch.equal(scaled.claimed, evidence.claimed):
         return False
     change = (scaled.numeric - evidence.numeric).abs()
     return bool((change > _SAME * evidence.numeric.abs().max() + scaled.bar + evidence.bar).any())
-
-
-def _evidence_at(evidence: Evidence, point: Tensor) -> Evidence | None:
-    """Return the block with its input at `point` (n,); None if it cannot be computed there."""
-    try:
-        return evidence_in(problem_at(evidence, point), evidence.of.name, evidence.wrt.name, Settings())
-    except GradverifyError:
-        return None
