@@ -12,7 +12,6 @@ from gradverify.case import Tolerances
 from gradverify.core.decide.compare import relative_tolerance
 from gradverify.core.estimate.samples import BAR_FACTOR
 from gradverify.core.model.coordinates import Block
-from gradverify.diagnosis.block.pattern import Pattern, Ratio
 from gradverify.diagnosis.block.value_or_position import RegionTest, region_test
 from gradverify.diagnosis.naming.wording import diagnosed
 from gradverify.evidence import Diagnosis, Evidence, part_of
@@ -30,7 +29,23 @@ _ONE_IN = 2  # at least one nonzero entry in so many has to be wrong for one fac
 _SUMS = 1e-13  # of the largest entry in the row, or column: rounding that sums in backward leave in place of a zero
 
 
-_PART = 200_000  # entries processed together: with larger temporaries memory traffic dominates
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pattern:
+    """Claimed entry (o, i) is factor * by_row[o] * by_column[i] * the derivative of rows[o] by columns[i]."""
+
+    rows: Tensor | None = None  # (p,) output coordinates; None for the block's own
+    columns: Tensor | None = None  # (q,) input coordinates; None for the block's own
+    by_row: Tensor | None = None  # (p,) factors; None for ones
+    by_column: Tensor | None = None  # (q,) factors; None for ones
+    factor: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ratio:
+    """A typical ratio claimed / numeric."""
+
+    value: float
+    accuracy: float  # relative
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,31 +118,19 @@ class BlockEntries:
 def entries_of(evidence: Evidence) -> BlockEntries | None:
     """Return the block's entries prepared for pattern matching; None if none is wrong, or a wrong one is not finite."""
     claimed, numeric, bar, wrong = evidence.claimed, evidence.numeric, evidence.bar, evidence.wrong
-    if not bool(wrong.any()):
+    finite = torch.isfinite(claimed + numeric + bar)
+    if not bool(wrong.any()) or bool((wrong & ~finite).any()):
         return None
-    parts = _parts(wrong)
-    finite = torch.cat([torch.isfinite(claimed[part] + numeric[part] + bar[part]) for part in parts])
-    if bool((wrong & ~finite).any()):
-        return None
-    if not bool(finite.all()):
-        claimed, numeric, bar = (matrix.masked_fill(~finite, 0.0) for matrix in (claimed, numeric, bar))
-    zero, left_out, slack = torch.empty_like(wrong), torch.empty_like(wrong), torch.empty_like(bar)
+    claimed, numeric, bar = (matrix.masked_fill(~finite, 0.0) for matrix in (claimed, numeric, bar))
     dtypes = {primal.tensor.dtype for primal in evidence.backward.problem.primals}
-    rtol, roundings = relative_tolerance(Tolerances(), dtypes), _ROUNDINGS * _eps(dtypes)
-    of_claimed, of_numeric = _SumRounding.of(claimed), _SumRounding.of(numeric)
-    tolerated = 0
-    for part in parts:
-        error, bars = (claimed[part] - numeric[part]).abs(), BAR_FACTOR * bar[part]
-        rounding = roundings * claimed[part].abs() + of_claimed.rounding(part)
-        allowed = bars + rtol * torch.maximum(claimed[part].abs(), numeric[part].abs()) + rounding
-        left_out[part] = ~finite[part] | (~wrong[part] & (error > allowed))
-        zero[part] = left_out[part] | (numeric[part].abs() <= bars + of_numeric.rounding(part))
-        slack[part] = torch.where(wrong[part], bars + rounding, allowed)
-        tolerated += int(((error > bars + rounding) & ~(wrong[part] | zero[part])).sum())
-    if bool(left_out.any()):
-        claimed, numeric = claimed.masked_fill(left_out, 0.0), numeric.masked_fill(left_out, 0.0)
-    errors = torch.cat([(claimed[part] - numeric[part])[wrong[part]] for part in parts])
-    largest = float(errors.abs().max())
+    error, bars = (claimed - numeric).abs(), BAR_FACTOR * bar
+    rounded = bars + _ROUNDINGS * _eps(dtypes) * claimed.abs() + _sum_rounding(claimed)
+    allowed = rounded + relative_tolerance(Tolerances(), dtypes) * torch.maximum(claimed.abs(), numeric.abs())
+    left_out = ~finite | (~wrong & (error > allowed))
+    zero = left_out | (numeric.abs() <= bars + _sum_rounding(numeric))
+    slack = torch.where(wrong, rounded, allowed)
+    claimed, numeric = claimed.masked_fill(left_out, 0.0), numeric.masked_fill(left_out, 0.0)
+    largest = float(error[wrong].max())
     right_nonzero = ~(wrong | zero)
     right, at = _sample(right_nonzero), _sample(wrong)
     return BlockEntries(
@@ -138,14 +141,12 @@ def entries_of(evidence: Evidence) -> BlockEntries | None:
         zero=zero,
         left_out=left_out,
         slack=slack,
-        sampled_wrong=WrongSample(
-            places=at, claimed=claimed[at], error=(claimed[at] - numeric[at]).abs(), slack=slack[at]
-        ),
+        sampled_wrong=WrongSample(places=at, claimed=claimed[at], error=error[at], slack=slack[at]),
         sampled_right=right,
         share_of_sampled_right=int(right_nonzero.sum()) / max(1, len(right[0])) / int((wrong | ~zero).sum()),
-        tolerated_share=tolerated / max(1, int(right_nonzero.sum())),
+        tolerated_share=int((right_nonzero & (error > rounded)).sum()) / max(1, int(right_nonzero.sum())),
         largest_error=largest,
-        squared_error=float(torch.linalg.vector_norm(errors.div_(largest))) ** 2,
+        squared_error=float(torch.linalg.vector_norm(error[wrong] / largest)) ** 2,
         region_test=region_test(evidence),
     )
 
@@ -160,21 +161,14 @@ def explained_share(entries: BlockEntries, predicted: Tensor, scale: float = 1.0
     """
     if not bool(fits_sampled_wrong(entries, predicted[entries.sampled_wrong.places], scale)):
         return None
-    reproduced = affected = spoilt = 0
-    squared = 0.0
-    for part in _parts(entries.wrong):
-        wrong, error = entries.wrong[part], (entries.claimed[part] - entries.numeric[part]).abs()
-        slack = max(scale, 1.0) * entries.slack[part]
-        slack = torch.where(wrong, torch.minimum(slack, _CAP * error), slack)
-        residual = ((entries.claimed[part] - predicted[part]).abs() - slack).clamp_(min=0.0)
-        residual.masked_fill_(entries.left_out[part], 0.0)
-        reproduced += int((wrong & (residual <= _permitted(error, entries.claimed[part], predicted[part]))).sum())
-        affected += int((wrong | (residual > 0)).sum())
-        spoilt += int(((residual > 0) & ~(wrong | entries.zero[part])).sum())
-        squared += float(torch.linalg.vector_norm(residual.div_(entries.largest_error))) ** 2
-        if squared > (1 - MIN_SHARE) * entries.squared_error:
-            return None  # the sum can only grow
-    share = 1.0 - squared / entries.squared_error
+    wrong, error = entries.wrong, (entries.claimed - entries.numeric).abs()
+    slack = max(scale, 1.0) * entries.slack
+    slack = torch.where(wrong, torch.minimum(slack, _CAP * error), slack)
+    residual = ((entries.claimed - predicted).abs() - slack).clamp_(min=0.0).masked_fill_(entries.left_out, 0.0)
+    share = 1.0 - float(torch.linalg.vector_norm(residual / entries.largest_error)) ** 2 / entries.squared_error
+    reproduced = int((wrong & (residual <= _permitted(error, entries.claimed, predicted))).sum())
+    affected = int((wrong | (residual > 0)).sum())
+    spoilt = int(((residual > 0) & ~(wrong | entries.zero)).sum())
     fits = reproduced >= _REPRODUCED * affected and spoilt <= _SPOILT * affected
     return share if fits and share >= MIN_SHARE else None
 
@@ -204,11 +198,8 @@ def contradicts_sampled_right(entries: BlockEntries, predicted: Tensor) -> bool:
 
 def contradicts_right(entries: BlockEntries, predicted: Tensor, scale: float = 1.0) -> bool:
     """True if `predicted` (m, n) differs from any right nonzero entry; `scale` as in `explained_share`."""
-    for part in _parts(entries.wrong):
-        off = (entries.claimed[part] - predicted[part]).abs() > max(scale, 1.0) * entries.slack[part]
-        if bool((off & ~(entries.wrong[part] | entries.zero[part])).any()):
-            return True
-    return False
+    off = (entries.claimed - predicted).abs() > max(scale, 1.0) * entries.slack
+    return bool((off & ~(entries.wrong | entries.zero)).any())
 
 
 def ratio_of(entries: BlockEntries, inside: Tensor) -> Ratio | None:
@@ -246,33 +237,15 @@ def _permitted(error: Tensor, claimed: Tensor, predicted: Tensor) -> Tensor:
     return _CLOSE * torch.minimum(error, torch.maximum(claimed.abs(), predicted.abs()))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _SumRounding:
-    """Rounding that sums in backward leave in an entry, from the largest entries of its row and its column."""
-
-    rows: Tensor  # (m, 1) largest magnitude in each row
-    columns: Tensor  # (1, n) largest magnitude in each column
-
-    @staticmethod
-    def of(matrix: Tensor) -> _SumRounding:
-        rows = torch.linalg.vector_norm(matrix, torch.inf, dim=1, keepdim=True)
-        return _SumRounding(rows=rows, columns=torch.linalg.vector_norm(matrix, torch.inf, dim=0, keepdim=True))
-
-    def rounding(self, part: slice) -> Tensor:
-        """Return the rounding in each entry of some rows."""
-        return _SUMS * torch.minimum(self.rows[part], self.columns)
+def _sum_rounding(matrix: Tensor) -> Tensor:
+    """Return the rounding that sums in backward leave in each entry (m, n), from the largest in its row and column."""
+    rows, columns = (torch.linalg.vector_norm(matrix, torch.inf, dim=dim, keepdim=True) for dim in (1, 0))
+    return _SUMS * torch.minimum(rows, columns)
 
 
 def _eps(dtypes: Iterable[torch.dtype]) -> float:
     """Return the largest eps of the dtypes, that of float64 if there are none."""
     return max((torch.finfo(dtype).eps for dtype in dtypes), default=torch.finfo(torch.float64).eps)
-
-
-def _parts(matrix: Tensor) -> list[slice]:
-    """Return slices of consecutive rows with about _PART entries each."""
-    rows, columns = matrix.shape
-    step = max(1, _PART // max(1, columns))
-    return [slice(start, start + step) for start in range(0, rows, step)]
 
 
 def _sample(mask: Tensor) -> tuple[Tensor, Tensor]:

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.model.coordinates import total
-from gradverify.diagnosis.block.entries import BlockEntries, explained_share, ratio_of
-from gradverify.diagnosis.block.pattern import Ratio
+from gradverify.diagnosis.block.entries import BlockEntries, Ratio, explained_share, ratio_of
 from gradverify.diagnosis.block.structure import is_elementwise, on_diagonal
 from gradverify.diagnosis.naming.constants import known_constant, number_text, short_number
 

@@ -9,8 +9,7 @@ from itertools import combinations
 
 from torch import Tensor
 
-from gradverify.diagnosis.block.entries import BlockEntries, explained_share
-from gradverify.diagnosis.block.pattern import Pattern, Ratio
+from gradverify.diagnosis.block.entries import BlockEntries, Pattern, Ratio, explained_share
 from gradverify.diagnosis.block.structure import broadcast_along
 from gradverify.diagnosis.naming.arguments import ScalarPower, scalar_power
 from gradverify.diagnosis.naming.constants import Constant, known_constant, number_text, short_number

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.model.coordinates import Block
-from gradverify.diagnosis.block.pattern import Pattern
+from gradverify.diagnosis.block.entries import Pattern
 from gradverify.diagnosis.naming.variables import whole_tensor
 from gradverify.diagnosis.naming.wording import diagnosed
 from gradverify.diagnosis.projections.sums import ComparedBlock

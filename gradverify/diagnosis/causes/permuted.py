@@ -20,8 +20,7 @@ from gradverify.diagnosis.block.arrangement import (
     shifts,
     transpositions,
 )
-from gradverify.diagnosis.block.entries import BlockEntries, explained
-from gradverify.diagnosis.block.pattern import Pattern
+from gradverify.diagnosis.block.entries import BlockEntries, Pattern, explained
 from gradverify.diagnosis.naming.wording import diagnosed
 from gradverify.diagnosis.projections.sampled_lines import SampledLines
 from gradverify.diagnosis.projections.sums import RandomProjections, holds, transposed_sums

@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.model.coordinates import Block
-from gradverify.diagnosis.block.entries import entries_of, explained_share
-from gradverify.diagnosis.block.pattern import Pattern
+from gradverify.diagnosis.block.entries import Pattern, entries_of, explained_share
 from gradverify.diagnosis.naming.variables import Axis, all_of, name_of, numbers_of, slice_of, whole_tensor
 from gradverify.diagnosis.naming.wording import diagnosed, element_name, listed
 from gradverify.diagnosis.projections.sums import ComparedBlock

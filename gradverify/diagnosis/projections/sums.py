@@ -20,8 +20,7 @@ from gradverify.core.estimate.samples import BAR_FACTOR, Estimate
 from gradverify.core.model.coordinates import Block, zero_outside
 from gradverify.core.model.magnitudes import all_set, any_set
 from gradverify.core.strategy.random_sums import TERM_ROUNDING, best_slope, random_vectors, sums_of_slopes
-from gradverify.diagnosis.block.entries import BlockEntries
-from gradverify.diagnosis.block.pattern import Pattern, Ratio
+from gradverify.diagnosis.block.entries import BlockEntries, Pattern, Ratio
 from gradverify.evidence import LargeBlock
 
 _COTANGENTS = 4  # of each of the two kinds of weights
