@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -22,15 +22,13 @@ from gradverify.diagnosis.projections.sums import (
     ProjectedPart,
     RandomProjections,
     SampledLine,
-    columns,
     holds,
     is_right,
+    lines,
     ratio_of_sums,
-    rows,
     scaled,
     sums_outside,
-    sums_over_inputs,
-    sums_over_outputs,
+    sums_over,
 )
 from gradverify.evidence import Diagnosis
 
@@ -56,11 +54,7 @@ def relation(projections: RandomProjections, group: AxisMasks) -> str | None:
 
     Returns None if no relation is known, if entries elsewhere are wrong, or if those of the group are right.
     """
-    part = (
-        sums_over_inputs(projections, group.wrong)
-        if group.axis is Axis.INPUT
-        else sums_over_outputs(projections, group.wrong)
-    )
+    part = sums_over(projections, group.axis, group.wrong)
     if not is_right(projections, sums_outside(projections, part)) or is_right(projections, part):
         return None
     return _holding(projections, group, part)
@@ -218,13 +212,10 @@ def _is_wrong(order: _Order, here: Tensor) -> bool | None:
 
     Up to _TRIES of them are measured, until one is clear.
     """
-    measure: Callable[[RandomProjections, Sequence[int]], Sequence[SampledLine]] = (
-        columns if order.axis is Axis.INPUT else rows
-    )
     preferred = here & ~order.silent  # a silent coordinate may be wrong too, but its error may not show
     places = (preferred if bool(preferred.any()) else here).nonzero().flatten().tolist()
     for place in places[:: max(1, len(places) // _TRIES)][:_TRIES]:
-        (line,) = measure(order.projections, [place])
+        (line,) = lines(order.projections, order.axis, [place])
         if line.wrong != line.right:
             return line.wrong
     return None

@@ -10,8 +10,9 @@ from torch import Tensor
 from gradverify.core.model.coordinates import Block
 from gradverify.diagnosis.block.entries import BlockEntries, explained
 from gradverify.diagnosis.block.structure import any_in_slice, index_along, is_diagonal
+from gradverify.diagnosis.naming.variables import Axis
 from gradverify.diagnosis.projections.sampled_lines import SampledLines
-from gradverify.diagnosis.projections.sums import is_right, sums_outside, sums_over_outputs
+from gradverify.diagnosis.projections.sums import is_right, sums_outside, sums_over
 from gradverify.evidence import Diagnosis
 
 MISSING_BROADCAST_SUM = "missing-broadcast-sum"
@@ -76,7 +77,7 @@ def missing_broadcast_sum_in_sums(look: SampledLines) -> Diagnosis | None:
             continue
         for kept in (0, size - 1):
             if all((index[row.position] == kept) or not bool(row.claimed.any()) for row in look.rows):
-                other_slices = sums_over_outputs(projections, index != kept)
+                other_slices = sums_over(projections, Axis.OUTPUT, index != kept)
                 if not bool((other_slices.claimed != 0).any()) and is_right(
                     projections, sums_outside(projections, other_slices)
                 ):

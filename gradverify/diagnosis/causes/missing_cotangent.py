@@ -13,7 +13,7 @@ from gradverify.diagnosis.naming.constants import number_text
 from gradverify.diagnosis.naming.region import elements_text, region_text
 from gradverify.diagnosis.naming.variables import Axis
 from gradverify.diagnosis.naming.wording import share_text
-from gradverify.diagnosis.projections.sums import RandomProjections, holds, sums_over_inputs
+from gradverify.diagnosis.projections.sums import RandomProjections, holds, sums_over
 from gradverify.errors import EvaluationError
 from gradverify.evidence import Diagnosis, Evidence, WrongBlock
 
@@ -112,7 +112,7 @@ def missing_cotangent_in_sums(projections: RandomProjections) -> Diagnosis | Non
     numeric = projections.numeric
     if holds(projections, Estimate(value=numeric.value + projected, bar=numeric.bar)):
         return as_missing_cotangent(projections.block, constant, ADDED, 1.0)
-    outside = sums_over_inputs(projections, ~where).numeric
+    outside = sums_over(projections, Axis.INPUT, ~where).numeric
     if holds(projections, Estimate(value=outside.value + projected, bar=outside.bar)):
         return as_missing_cotangent(projections.block, constant, REPLACED, 1.0)
     return None

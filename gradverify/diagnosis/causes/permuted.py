@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from gradverify.core.estimate.samples import BAR_FACTOR, Estimate
+from gradverify.core.estimate.samples import BAR_FACTOR
 from gradverify.core.model.coordinates import Block
 from gradverify.diagnosis.block.arrangement import (
     ZERO_LINE,
@@ -163,10 +163,11 @@ def _coordinates(block: Block, order: Tensor | None) -> Tensor | None:
 def _found_columns(look: SampledLines) -> list[tuple[int, int]]:
     """Return (claimed column, equal numeric column) for each sampled column that equals exactly one claimed column."""
     claimed = look.projections.vjps[:, look.projections.block.wrt.coordinates]
-    nonzero = [column for column in look.columns if bool((column.numeric != 0).any())]
-    return list(
-        _pairs([(column.position, Estimate(value=column.numeric, bar=column.bar)) for column in nonzero], claimed)
-    )
+    return [
+        (place, column.position)
+        for column in look.columns
+        for place in _only_equal(column.numeric, claimed, column.bar.unsqueeze(1))
+    ]
 
 
 def _found_rows(look: SampledLines) -> list[tuple[int, int]]:
@@ -174,23 +175,14 @@ def _found_rows(look: SampledLines) -> list[tuple[int, int]]:
     at = look.projections.block.of.coordinates
     numeric = torch.stack([found.value[at] for found in look.projections.slopes])  # (L, p)
     bar = torch.stack([found.bar[at] for found in look.projections.slopes])
-    pairs = []
-    for row in look.rows:
-        near = (numeric - row.claimed.unsqueeze(1)).abs() <= BAR_FACTOR * bar + _SAME * row.claimed.abs().max()
-        places = near.all(0).nonzero().flatten()
-        if len(places) == 1 and bool((row.claimed != 0).any()):
-            pairs.append((row.position, int(places)))
-    return pairs
+    return [(row.position, place) for row in look.rows for place in _only_equal(row.claimed, numeric, bar)]
 
 
-def _pairs(known: list[tuple[int, Estimate]], claimed: Tensor) -> Iterator[tuple[int, int]]:
-    """Yield (claimed column, numeric column) for each known numeric column that equals exactly one of `claimed`."""
-    for place, numeric in known:
-        tolerance = BAR_FACTOR * numeric.bar + _SAME * numeric.value.abs().max()
-        near = (claimed - numeric.value.unsqueeze(1)).abs() <= tolerance.unsqueeze(1)
-        places = near.all(0).nonzero().flatten()
-        if len(places) == 1:
-            yield int(places), place
+def _only_equal(values: Tensor, candidates: Tensor, bar: Tensor) -> list[int]:
+    """Return the only one of the candidates (k, N) that equals nonzero `values` (k,) within `bar`; [] otherwise."""
+    near = (candidates - values.unsqueeze(1)).abs() <= BAR_FACTOR * bar + _SAME * values.abs().max()
+    places: list[int] = near.all(0).nonzero().flatten().tolist()
+    return places if len(places) == 1 and bool((values != 0).any()) else []
 
 
 def _transposed_jacobian(projections: RandomProjections) -> Diagnosis | None:

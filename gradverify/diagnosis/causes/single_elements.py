@@ -17,13 +17,11 @@ from gradverify.diagnosis.projections.sums import (
     ProjectedPart,
     RandomProjections,
     SampledLine,
-    columns,
     is_right,
+    lines,
     ratio_of_sums,
-    rows,
     sums_outside,
-    sums_over_columns,
-    sums_over_rows,
+    sums_over_lines,
 )
 from gradverify.evidence import Diagnosis
 
@@ -153,13 +151,12 @@ def _along(projections: RandomProjections, axis: Axis, counts: range) -> Diagnos
     places = (found.inputs if axis is Axis.INPUT else found.outputs).tolist()
     if len(places) not in counts or total(block.shape) < (1 + RIGHT_PER_WRONG) * len(places):
         return None
-    lines = (columns if axis is Axis.INPUT else rows)(projections, places)
-    part = (sums_over_columns if axis is Axis.INPUT else sums_over_rows)(projections, lines)
-    outside = sums_outside(projections, part)
+    found_lines = lines(projections, axis, places)
+    outside = sums_outside(projections, sums_over_lines(projections, axis, found_lines))
     others_are_zero = bool((outside.claimed.abs() <= projections.rounding).all())
     if others_are_zero or not is_right(projections, outside):
         return None
-    factors = list(map(_factor_of_line, lines))
+    factors = list(map(_factor_of_line, found_lines))
     if "" in factors:
         return None
     words = [f"{element_name(block, at)}, where analytic = {each}" for at, each in zip(places, factors, strict=True)]

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from gradverify.core.model.coordinates import Block, total
-from gradverify.diagnosis.projections.sums import RandomProjections, SampledLine, columns, rows
+from gradverify.diagnosis.naming.variables import Axis
+from gradverify.diagnosis.projections.sums import RandomProjections, SampledLine, lines
 
 _RANDOM = 16  # columns, and rows, chosen at random
 _KNOWN = 8  # columns, and rows, that are known to be wrong
@@ -44,8 +45,8 @@ def sampled_lines(projections: RandomProjections) -> SampledLines:
     )
     return SampledLines(
         projections=projections,
-        columns=tuple(columns(projections, inputs)),
-        rows=tuple(rows(projections, outputs)),
+        columns=tuple(lines(projections, Axis.INPUT, inputs)),
+        rows=tuple(lines(projections, Axis.OUTPUT, outputs)),
         random_count=random_count,
     )
 

@@ -21,6 +21,7 @@ from gradverify.core.model.coordinates import Block, zero_outside
 from gradverify.core.model.magnitudes import all_set, any_set
 from gradverify.core.strategy.random_sums import TERM_ROUNDING, best_slope, random_vectors, sums_of_slopes
 from gradverify.diagnosis.block.entries import BlockEntries, Pattern, Ratio
+from gradverify.diagnosis.naming.variables import Axis
 from gradverify.evidence import LargeBlock
 
 _COTANGENTS = 4  # of each of the two kinds of weights
@@ -145,18 +146,17 @@ class ProjectedPart:
     numeric: Estimate
 
 
-def sums_over_inputs(sketch: RandomProjections, inside: Tensor) -> ProjectedPart:
-    """Return the sums over the entries of the inputs in the mask `inside` (q,); costs 36 forwards or more."""
-    wrt, given = sketch.block.wrt, sketch.directions
-    directions = _placed(given[:, wrt.coordinates] * inside, given.shape[1], wrt)
-    return ProjectedPart(
-        claimed=sketch.vjps @ directions.T, numeric=sums_of_slopes(sketch.cotangents, slopes_along(sketch, directions))
-    )
+def sums_over(sketch: RandomProjections, axis: Axis, inside: Tensor) -> ProjectedPart:
+    """Return the sums over the entries of the inputs, or outputs, in the mask `inside` (k,).
 
-
-def sums_over_outputs(sketch: RandomProjections, inside: Tensor) -> ProjectedPart:
-    """Return the sums over the entries of the outputs in the mask `inside` (p,); costs 8 vjps."""
-    of, given = sketch.block.of, sketch.cotangents
+    Costs 36 forwards or more for inputs, 8 vjps for outputs.
+    """
+    if axis is Axis.INPUT:
+        given, wrt = sketch.directions, sketch.block.wrt
+        directions = _placed(given[:, wrt.coordinates] * inside, given.shape[1], wrt)
+        numeric = sums_of_slopes(sketch.cotangents, slopes_along(sketch, directions))
+        return ProjectedPart(claimed=sketch.vjps @ directions.T, numeric=numeric)
+    given, of = sketch.cotangents, sketch.block.of
     cotangents = _placed(given[:, of.coordinates] * inside, given.shape[1], of)
     vjps = torch.stack([row(sketch.block.backward, cotangent) for cotangent in cotangents])
     return ProjectedPart(claimed=vjps @ sketch.directions.T, numeric=sums_of_slopes(cotangents, sketch.slopes))
@@ -201,35 +201,24 @@ class SampledLine:
     entries: Estimate | None = None  # (m,) the measured entries of a column; a row's are not measured one by one
 
 
-def columns(sketch: RandomProjections, places: Sequence[int]) -> list[SampledLine]:
-    """Return the columns of the block at these positions; each costs 6 forwards or more."""
-    return [_column(sketch, place) for place in places]
+def lines(sketch: RandomProjections, axis: Axis, places: Sequence[int]) -> list[SampledLine]:
+    """Return the columns, or rows, of the block at these positions; a column costs 6 forwards or more, a row a vjp."""
+    measured = _column if axis is Axis.INPUT else _row
+    return [measured(sketch, place) for place in places]
 
 
-def rows(sketch: RandomProjections, places: Sequence[int]) -> list[SampledLine]:
-    """Return the rows of the block at these positions; each costs a vjp."""
-    return [_row(sketch, place) for place in places]
-
-
-def sums_over_columns(sketch: RandomProjections, lines: Sequence[SampledLine]) -> ProjectedPart:
-    """Return the sums over the entries of a few inputs from their columns."""
-    along = sketch.directions[:, sketch.block.wrt.coordinates][:, [line.position for line in lines]]  # (L, c)
-    claimed, numeric, bar = _stacked(lines)
-    return ProjectedPart(
-        claimed=claimed.T @ along.T, numeric=Estimate(value=numeric.T @ along.T, bar=bar.T @ along.abs().T)
+def sums_over_lines(sketch: RandomProjections, axis: Axis, found: Sequence[SampledLine]) -> ProjectedPart:
+    """Return the sums over the entries of a few inputs from their columns, or of a few outputs from their rows."""
+    claimed, numeric, bar = (
+        torch.stack(each) for each in zip(*((line.claimed, line.numeric, line.bar) for line in found), strict=True)
     )
-
-
-def sums_over_rows(sketch: RandomProjections, lines: Sequence[SampledLine]) -> ProjectedPart:
-    """Return the sums over the entries of a few outputs from their rows."""
-    weights = sketch.cotangents[:, sketch.block.of.coordinates][:, [line.position for line in lines]]  # (K, r)
-    claimed, numeric, bar = _stacked(lines)
+    places = [line.position for line in found]
+    if axis is Axis.INPUT:
+        along = sketch.directions[:, sketch.block.wrt.coordinates][:, places].T  # (c, L)
+        summed = Estimate(value=numeric.T @ along, bar=bar.T @ along.abs())
+        return ProjectedPart(claimed=claimed.T @ along, numeric=summed)
+    weights = sketch.cotangents[:, sketch.block.of.coordinates][:, places]  # (K, r)
     return ProjectedPart(claimed=weights @ claimed, numeric=Estimate(value=weights @ numeric, bar=weights.abs() @ bar))
-
-
-def _stacked(lines: Sequence[SampledLine]) -> tuple[Tensor, ...]:
-    """Return the claimed and measured sums of lines and the error bars, each (lines, K or L)."""
-    return tuple(map(torch.stack, zip(*((line.claimed, line.numeric, line.bar) for line in lines), strict=True)))
 
 
 def _placed(values: Tensor, length: int, block: Block, places: Tensor | None = None) -> Tensor:
