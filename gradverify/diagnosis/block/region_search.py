@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable
 
 from gradverify.diagnosis.block.entries import BlockEntries, explained
 from gradverify.diagnosis.block.relation import relations, share_inside
-from gradverify.diagnosis.block.structure import AxisMasks, axes_of, axis_masks, broadcast_along
+from gradverify.diagnosis.block.structure import AxisMasks, axes_of, axis_masks
 from gradverify.diagnosis.naming.region import Region, accepted_region, chance, count_text
+from gradverify.diagnosis.naming.variables import broadcast_along
 from gradverify.diagnosis.naming.wording import diagnosed
 from gradverify.evidence import Diagnosis, Evidence
 

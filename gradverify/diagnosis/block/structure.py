@@ -93,11 +93,6 @@ def is_run(places: Sequence[int]) -> bool:
     return list(places) == list(range(places[0], places[-1] + 1))
 
 
-def broadcast_along(axis: Axis, coordinates: Tensor) -> Tensor:
-    """Return values per coordinate (k,), shaped to broadcast over a Jacobian along this axis."""
-    return coordinates.unsqueeze(0) if axis is Axis.INPUT else coordinates.unsqueeze(1)
-
-
 def index_along(shape: Sequence[int], dimension: int, device: torch.device) -> Tensor:
     """Return the index along a dimension of every entry of a tensor with this shape, (k,)."""
     return torch.arange(math.prod(shape), device=device) // math.prod(shape[dimension + 1 :]) % shape[dimension]

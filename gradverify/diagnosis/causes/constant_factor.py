@@ -10,10 +10,9 @@ from itertools import combinations
 from torch import Tensor
 
 from gradverify.diagnosis.block.entries import BlockEntries, Pattern, Ratio, explained_share
-from gradverify.diagnosis.block.structure import broadcast_along
 from gradverify.diagnosis.naming.arguments import ScalarPower, scalar_power
 from gradverify.diagnosis.naming.constants import Constant, known_constant, number_text, short_number
-from gradverify.diagnosis.naming.variables import Axis
+from gradverify.diagnosis.naming.variables import Axis, broadcast_along
 from gradverify.diagnosis.naming.wording import everywhere
 from gradverify.diagnosis.projections.sums import ComparedBlock
 from gradverify.evidence import Diagnosis, WrongBlock

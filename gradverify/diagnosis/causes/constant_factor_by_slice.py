@@ -21,13 +21,12 @@ from gradverify.diagnosis.block.structure import (
     all_slices,
     axes_of,
     axis_masks,
-    broadcast_along,
     is_every_nth,
     is_run,
 )
 from gradverify.diagnosis.causes.constant_factor import CONSTANT_FACTOR, SIGN_FLIP
 from gradverify.diagnosis.naming.region import chance, count_text
-from gradverify.diagnosis.naming.variables import block_along
+from gradverify.diagnosis.naming.variables import block_along, broadcast_along
 from gradverify.evidence import Diagnosis, Evidence
 
 _MAX_CHANCE = 0.1  # probability of equally regular random slices above which nothing is reported

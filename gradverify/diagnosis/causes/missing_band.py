@@ -12,9 +12,9 @@ from torch import Tensor
 from gradverify.core.model.coordinates import total
 from gradverify.diagnosis.block.entries import BlockEntries
 from gradverify.diagnosis.block.relation import share_inside
-from gradverify.diagnosis.block.structure import broadcast_along, index_along
+from gradverify.diagnosis.block.structure import index_along
 from gradverify.diagnosis.naming.region import chance
-from gradverify.diagnosis.naming.variables import Axis, block_along
+from gradverify.diagnosis.naming.variables import Axis, block_along, broadcast_along
 from gradverify.diagnosis.naming.wording import diagnosed, differ_text
 from gradverify.evidence import Diagnosis, Evidence
 

@@ -13,9 +13,8 @@ from torch import Tensor
 from gradverify.diagnosis.block.entries import BlockEntries, explained_share
 from gradverify.diagnosis.block.relation import SAME_FACTOR, Ratios, ratios
 from gradverify.diagnosis.block.structure import axes_of, is_elementwise
-from gradverify.diagnosis.block.tensors_along_axis import AxisTensor, differences, tensors_along
 from gradverify.diagnosis.naming.constants import known_constant
-from gradverify.diagnosis.naming.variables import Axis
+from gradverify.diagnosis.naming.variables import Axis, AxisTensor, differences, tensors_along
 from gradverify.diagnosis.naming.wording import everywhere, share_text
 from gradverify.evidence import Diagnosis, Evidence
 

@@ -10,10 +10,9 @@ from torch import Tensor
 
 from gradverify.core.model.coordinates import Block, total
 from gradverify.diagnosis.block.entries import BlockEntries
-from gradverify.diagnosis.block.structure import axes_of, broadcast_along
-from gradverify.diagnosis.block.tensors_along_axis import tensors_along
+from gradverify.diagnosis.block.structure import axes_of
 from gradverify.diagnosis.causes.missing_factor import Candidate, first_match
-from gradverify.diagnosis.naming.variables import Axis, block_along
+from gradverify.diagnosis.naming.variables import Axis, block_along, broadcast_along, tensors_along
 from gradverify.evidence import Diagnosis
 
 _NEAR = 1e-4  # relative tolerance: an eps may be added to a statistic before the division

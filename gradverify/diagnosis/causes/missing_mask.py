@@ -11,9 +11,9 @@ from gradverify.core.estimate.samples import BAR_FACTOR
 from gradverify.core.model.coordinates import total
 from gradverify.diagnosis.block.entries import BlockEntries, explained, explained_share, ratio_of
 from gradverify.diagnosis.block.relation import factor_in_words, multiple_of_cotangent, share_inside
-from gradverify.diagnosis.block.structure import broadcast_along, is_elementwise
+from gradverify.diagnosis.block.structure import is_elementwise
 from gradverify.diagnosis.naming.region import count_text, elements_text, region_text
-from gradverify.diagnosis.naming.variables import Axis
+from gradverify.diagnosis.naming.variables import Axis, broadcast_along
 from gradverify.diagnosis.naming.wording import diagnosed
 from gradverify.evidence import Diagnosis
 

@@ -12,11 +12,10 @@ from gradverify.core.model.coordinates import total
 from gradverify.diagnosis.block.entries import BlockEntries, explained
 from gradverify.diagnosis.block.relation import multiple_in_words
 from gradverify.diagnosis.block.structure import is_elementwise, on_diagonal
-from gradverify.diagnosis.block.tensors_along_axis import tensors_along
 from gradverify.diagnosis.causes.missing_factor import MISSING_FACTOR
 from gradverify.diagnosis.causes.missing_term import MISSING_TERM
 from gradverify.diagnosis.naming.constants import known_constant, number_text
-from gradverify.diagnosis.naming.variables import Axis
+from gradverify.diagnosis.naming.variables import Axis, tensors_along
 from gradverify.diagnosis.naming.wording import differ_text
 from gradverify.evidence import Diagnosis
 

@@ -9,8 +9,7 @@ from gradverify.core.estimate.samples import Estimate
 from gradverify.core.model.coordinates import total
 from gradverify.diagnosis.block.entries import BlockEntries, has_factor, ratio_of
 from gradverify.diagnosis.block.relation import factor_in_words, share_inside
-from gradverify.diagnosis.block.structure import broadcast_along
-from gradverify.diagnosis.naming.variables import Axis, block_along
+from gradverify.diagnosis.naming.variables import Axis, block_along, broadcast_along
 from gradverify.diagnosis.naming.wording import differ_text, element_name, listed
 from gradverify.diagnosis.projections.sampled_lines import SampledLines
 from gradverify.diagnosis.projections.sums import (

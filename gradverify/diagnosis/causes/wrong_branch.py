@@ -14,14 +14,13 @@ from gradverify.diagnosis.block.relation import factor_in_words
 from gradverify.diagnosis.block.structure import (
     AxisMasks,
     axis_masks,
-    broadcast_along,
     is_consecutive,
     is_every_second_or_third,
     is_triangle_or_diagonal,
 )
 from gradverify.diagnosis.causes.single_elements import is_confined_to_one_input
 from gradverify.diagnosis.naming.region import Region, accepted_region, regions
-from gradverify.diagnosis.naming.variables import Axis, block_along, is_sorted, scalars, variables
+from gradverify.diagnosis.naming.variables import Axis, block_along, broadcast_along, is_sorted, scalars, variables
 from gradverify.evidence import Diagnosis, WrongBlock
 
 WRONG_BRANCH = "wrong-branch"

@@ -11,8 +11,7 @@ from torch import Tensor
 from gradverify.diagnosis.block.entries import BlockEntries, explained_share
 from gradverify.diagnosis.block.shifted_problem import evidence_at
 from gradverify.diagnosis.block.structure import is_elementwise
-from gradverify.diagnosis.block.tensors_along_axis import tensors_along
-from gradverify.diagnosis.naming.variables import Axis
+from gradverify.diagnosis.naming.variables import Axis, tensors_along
 from gradverify.evidence import Diagnosis, Evidence
 
 WRONG_POINT = "wrong-point"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from itertools import combinations, permutations
 
 import torch
 from torch import Tensor
@@ -12,6 +13,9 @@ from torch import Tensor
 from gradverify.core.model.coordinates import Block, flatten, total
 from gradverify.core.model.tape import is_intact, record
 from gradverify.evidence import WrongBlock
+
+_DIMENSIONS = 6  # of the output or input at most: every choice of its dimensions is tried
+_TENSORS = 5  # of which differences are taken: every ordered pair of them
 
 
 class Axis(Enum):
@@ -43,32 +47,93 @@ def block_along(evidence: WrongBlock, axis: Axis) -> Block:
     return evidence.wrt if axis is Axis.INPUT else evidence.of
 
 
+def broadcast_along(axis: Axis, coordinates: Tensor) -> Tensor:
+    """Return values per coordinate (k,), shaped to broadcast over a Jacobian along this axis."""
+    return coordinates.unsqueeze(0) if axis is Axis.INPUT else coordinates.unsqueeze(1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AxisTensor:
+    """A tensor broadcast to one number per row or column of the Jacobian."""
+
+    name: str  # y, x - y
+    where: str  # " along dimension 1", "" if the tensor has the shape of the output or input along the axis
+    axis: Axis
+    values: Tensor  # (k,)
+
+    @property
+    def broadcast(self) -> Tensor:
+        """The values, shaped to broadcast over the Jacobian."""
+        return broadcast_along(self.axis, self.values)
+
+
+def tensors_along(evidence: WrongBlock, axis: Axis) -> Iterator[AxisTensor]:
+    """Yield every tensor that broadcasts along an axis; the axis' own output or input comes last."""
+    block = block_along(evidence, axis)
+    for name, tensor in sorted(_tensors(evidence), key=lambda each: each[0] == block.name):
+        for where, values in _broadcasts(tensor, block):
+            yield AxisTensor(name=name, where=where, axis=axis, values=values)
+
+
+def differences(found: Sequence[AxisTensor]) -> Iterator[AxisTensor]:
+    """Yield the differences of two tensors that have the full shape along the same axis."""
+    for first, second in permutations([each for each in found if not each.where][:_TENSORS], 2):
+        if first.axis is second.axis:
+            name, values = f"{first.name} - {second.name}", first.values - second.values
+            yield AxisTensor(name=name, where="", axis=first.axis, values=values)
+
+
+def _tensors(evidence: WrongBlock) -> Iterator[tuple[str, Tensor]]:
+    """Yield the names and values, in float64, of the inputs, the outputs and the other tensor arguments."""
+    point, value = input_and_output_values(evidence)
+    for blocks, numbers in ((evidence.inputs, point), (evidence.outputs, value)):
+        for block in blocks:
+            yield block.name, numbers[block.coordinates].reshape(block.shape)
+    for entry in evidence.backward.problem.bound:
+        given = entry.value
+        if isinstance(given, Tensor) and given.layout is torch.strided and not given.is_complex():
+            yield entry.name, given.detach().to(device=evidence.device, dtype=torch.float64)
+
+
+def _broadcasts(tensor: Tensor, block: Block) -> Iterator[tuple[str, Tensor]]:
+    """Yield the tensor broadcast to the block's shape, flat, once for every choice of dimensions that fits.
+
+    The tensor's dimensions are matched, in order, with some of the block's; each has the block's size or size 1.
+    """
+    shape, size = tuple(tensor.shape), total(block.shape)
+    if tensor.numel() < 2 or len(block.shape) > _DIMENSIONS or not bool(torch.isfinite(tensor).all()):
+        return
+    if shape == block.shape:
+        yield "", tensor.reshape(-1)
+        return
+    for chosen in combinations(range(len(block.shape)), len(shape)):
+        if all(length in (1, block.shape[at]) for at, length in zip(chosen, shape, strict=True)):
+            full = [1] * len(block.shape)
+            for at, length in zip(chosen, shape, strict=True):
+                full[at] = length
+            along = [str(at) for at, length in zip(chosen, shape, strict=True) if length > 1]
+            where = f" along dimension{'s' if len(along) > 1 else ''} {' and '.join(along)}"
+            yield where, tensor.reshape(full).expand(block.shape).reshape(size)
+
+
 def variables(evidence: WrongBlock, axis: Axis) -> tuple[Variable, ...]:
     """Return the finite variables along an axis, the most natural first."""
     block = block_along(evidence, axis)
     point, value = input_and_output_values(evidence)
     own = (value if axis is Axis.OUTPUT else point)[block.coordinates]
-    given = list(_given(evidence, block, point))
-    found = [Variable(name=block.name, kind=VariableKind.OWN, values=own)]
+    names = {block.name, *(output.name for output in evidence.outputs)}
+    given = [each for each in tensors_along(evidence, axis) if not each.where and each.name not in names]
+    found = [(block.name, VariableKind.OWN, own)]
     if axis is Axis.INPUT:
-        found += [
-            Variable(name=f"|{block.name} - {other}|", kind=VariableKind.DISTANCE, values=(own - their_values).abs())
-            for other, their_values in given
-        ]
-        found += [
-            Variable(name=f"{block.name} - {other}", kind=VariableKind.OTHER, values=own - their_values)
-            for other, their_values in given
-        ]
-    found += [Variable(name=other, kind=VariableKind.OTHER, values=their_values) for other, their_values in given]
+        found += [(f"|{block.name} - {each.name}|", VariableKind.DISTANCE, (own - each.values).abs()) for each in given]
+        found += [(f"{block.name} - {each.name}", VariableKind.OTHER, own - each.values) for each in given]
+    found += [(each.name, VariableKind.OTHER, each.values) for each in given]
     if axis is Axis.INPUT:
-        found += [
-            Variable(name=f"{block.name}·{other}", kind=VariableKind.OTHER, values=own * their_values)
-            for other, their_values in given
-        ]
+        found += [(f"{block.name}·{each.name}", VariableKind.OTHER, own * each.values) for each in given]
     if axis is Axis.INPUT and evidence.of.shape == block.shape:
-        result = value[evidence.of.coordinates]
-        found.append(Variable(name=evidence.of.name, kind=VariableKind.OTHER, values=result))
-    return tuple(variable for variable in found if bool(torch.isfinite(variable.values).all()))
+        found.append((evidence.of.name, VariableKind.OTHER, value[evidence.of.coordinates]))
+    finite = (each for each in found if bool(torch.isfinite(each[2]).all()))
+    return tuple(Variable(name=name, kind=kind, values=values) for name, kind, values in finite)
 
 
 def scalars(evidence: WrongBlock) -> tuple[float, ...]:
@@ -89,17 +154,6 @@ def input_and_output_values(evidence: WrongBlock) -> tuple[Tensor, Tensor]:
     point = flatten(primal.tensor for primal in backward.problem.primals)
     tape = backward.tape if is_intact(backward.tape) else record(backward.problem)
     return point.to(device), flatten(output.tensor for output in tape.outputs).to(device)
-
-
-def _given(evidence: WrongBlock, own: Block, point: Tensor) -> Iterator[tuple[str, Tensor]]:
-    """Yield the names and flat values of all other inputs and tensor arguments of the shape of `own`."""
-    for block in evidence.inputs:
-        if block != own and block.shape == own.shape:
-            yield block.name, point[block.coordinates]
-    for entry in evidence.backward.problem.bound:
-        value = entry.value
-        if isinstance(value, Tensor) and value.shape == own.shape and not value.is_complex():
-            yield entry.name, value.detach().reshape(total(own.shape)).to(device=point.device, dtype=torch.float64)
 
 
 def slice_of(blocks: Sequence[Block], tensor: int) -> slice:
