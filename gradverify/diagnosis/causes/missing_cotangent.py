@@ -28,13 +28,19 @@ def missing_cotangent(seen: BlockEntries) -> Diagnosis | None:
     constant = vjp_of_zero(seen.block)
     if constant is None:
         return None
-    nonzero, added = constant != 0, constant / row_cotangent(seen.block.backward)
-    replaced = torch.where(nonzero, added, seen.numeric)
+    added = constant / row_cotangent(seen.block.backward)
+    replaced = torch.where(constant != 0, added, seen.numeric)
     for predicted, form in ((replaced, REPLACED), (seen.numeric + added, ADDED)):
         share = explained_share(seen, predicted)
         if share is not None:
             return as_missing_cotangent(seen.block, constant, f"{form}{_scale_note(seen.block)}", share)
-    return _in_one_term(seen, added)
+    error = seen.claimed - seen.numeric
+    slack = torch.minimum(seen.slack, _CAP * error.abs()) + _CLOSE * error.abs()
+    if bool(((error - added).abs() > slack)[seen.wrong].any()):
+        return None
+    text = "analytic = numeric + what a cotangent of zeros is answered with, in every wrong entry"
+    text = f"{text}: a term does not depend on the cotangent"
+    return Diagnosis(cause=MISSING_COTANGENT, explanation=text, share=1.0)
 
 
 def has_constant_part(seen: BlockEntries) -> bool:
@@ -47,17 +53,6 @@ def has_constant_part(seen: BlockEntries) -> bool:
         return False
     error = (seen.claimed - seen.numeric).abs()
     return bool(((constant / row_cotangent(seen.block.backward)).abs() > _CLOSE * error)[seen.wrong].any())
-
-
-def _in_one_term(seen: BlockEntries, added: Tensor) -> Diagnosis | None:
-    """Detect an error equal to the constant in every wrong entry, even if the tolerance hides it in the others."""
-    error, expected = (seen.claimed - seen.numeric)[seen.wrong], added.expand_as(seen.wrong)[seen.wrong]
-    slack = torch.minimum(seen.slack[seen.wrong], _CAP * error.abs()) + _CLOSE * error.abs()
-    if bool(((error - expected).abs() > slack).any()):
-        return None
-    text = "analytic = numeric + what a cotangent of zeros is answered with, in every wrong entry"
-    text = f"{text}: a term does not depend on the cotangent"
-    return Diagnosis(cause=MISSING_COTANGENT, explanation=text, share=1.0)
 
 
 def _scale_note(evidence: Evidence) -> str:
