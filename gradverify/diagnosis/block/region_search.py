@@ -8,7 +8,7 @@ from gradverify.diagnosis.block.entries import BlockEntries, explained
 from gradverify.diagnosis.block.relation import relations, share_inside
 from gradverify.diagnosis.block.structure import AxisMasks, axes_of, axis_masks
 from gradverify.diagnosis.naming.region import Region, accepted_region, chance, count_text
-from gradverify.diagnosis.naming.variables import broadcast_along
+from gradverify.diagnosis.naming.variables import Axis, broadcast_along
 from gradverify.diagnosis.naming.wording import diagnosed
 from gradverify.evidence import Diagnosis, Evidence
 
@@ -23,14 +23,17 @@ def confined_to_region(entries: BlockEntries, cause: str, regions: Regions) -> D
 
     Returns None if there is none. Outputs are not tried if the block is elementwise.
     """
-    for axis in axes_of(entries):
-        coordinates = axis_masks(entries, axis)
-        if int(coordinates.wrong.sum()) >= 2 and bool((coordinates.relevant & ~coordinates.wrong).any()):
-            region = accepted_region(regions(entries.block, coordinates), coordinates.region_test)
-            diagnosis = None if region is None else _in_region(entries, coordinates, cause, region)
-            if diagnosis is not None:
-                return diagnosis
-    return None
+    found = (confined_along_axis(entries, axis, cause, regions) for axis in axes_of(entries))
+    return next(filter(None, found), None)
+
+
+def confined_along_axis(entries: BlockEntries, axis: Axis, cause: str, regions: Regions) -> Diagnosis | None:
+    """Return the diagnosis of the first of the regions of the coordinates along an axis; None if there is none."""
+    coordinates = axis_masks(entries, axis)
+    if int(coordinates.wrong.sum()) < 2 or not bool((coordinates.relevant & ~coordinates.wrong).any()):
+        return None
+    region = accepted_region(regions(entries.block, coordinates), coordinates.region_test)
+    return None if region is None else _in_region(entries, coordinates, cause, region)
 
 
 def _in_region(entries: BlockEntries, coordinates: AxisMasks, cause: str, region: Region) -> Diagnosis | None:

@@ -7,25 +7,12 @@ from itertools import pairwise
 
 import torch
 
-from gradverify.diagnosis.block.entries import (
-    BlockEntries,
-    contradicts_right,
-    explained,
-    has_factor,
-    ratio_of,
-)
+from gradverify.diagnosis.block.entries import BlockEntries, contradicts_right, has_factor, ratio_of
+from gradverify.diagnosis.block.region_search import confined_along_axis
 from gradverify.diagnosis.block.relation import factor_in_words
-from gradverify.diagnosis.block.structure import (
-    AxisMasks,
-    Slices,
-    all_slices,
-    axes_of,
-    axis_masks,
-    is_every_nth,
-    is_run,
-)
+from gradverify.diagnosis.block.structure import AxisMasks, Slices, all_slices, axes_of, is_every_nth, is_run
 from gradverify.diagnosis.causes.constant_factor import CONSTANT_FACTOR, SIGN_FLIP
-from gradverify.diagnosis.naming.region import chance, count_text
+from gradverify.diagnosis.naming.region import Region, chance
 from gradverify.diagnosis.naming.variables import block_along, broadcast_along
 from gradverify.evidence import Diagnosis, Evidence
 
@@ -35,36 +22,28 @@ _MIN_WRONG = 3  # wrong entries with the same factor
 
 def factor_by_slice(seen: BlockEntries) -> Diagnosis | None:
     """Detect one factor on some slices that are consecutive, equally spaced, or at both ends of a dimension."""
-    if int(seen.wrong.sum()) < _MIN_WRONG:
+    ratio = ratio_of(seen, seen.wrong) if int(seen.wrong.sum()) >= _MIN_WRONG else None
+    factor = 0.0 if ratio is None else factor_in_words(ratio)[0]
+    if factor == 0.0 or not has_factor(seen, seen.wrong, factor):
         return None
-    ratio = ratio_of(seen, seen.wrong)
-    if ratio is None or ratio.value == 0 or not has_factor(seen, seen.wrong, factor_in_words(ratio)[0]):
-        return None
-    factor, words = factor_in_words(ratio)
+    cause = SIGN_FLIP if factor == -1.0 else CONSTANT_FACTOR
     for axis in axes_of(seen):
-        coordinates = axis_masks(seen, axis)
-        location = _regular_slices(seen.block, coordinates)
-        if location is None:
-            continue
-        inside = broadcast_along(axis, coordinates.wrong)
+        inside = broadcast_along(axis, seen.wrong.any(1 - axis.value))
         predicted = torch.where(inside, factor * seen.numeric, seen.numeric)
-        if not contradicts_right(seen, predicted, abs(factor)):
-            text = f"{count_text(axis, coordinates.wrong)}; analytic = {words} where {location}"
-            return explained(seen, predicted, SIGN_FLIP if factor == -1.0 else CONSTANT_FACTOR, text, abs(factor))
+        found = confined_along_axis(seen, axis, cause, _regular_slices)
+        if found is not None and not contradicts_right(seen, predicted, abs(factor)):
+            return found
     return None
 
 
-def _regular_slices(evidence: Evidence, coordinates: AxisMasks) -> str | None:
-    """Return a description of the wrong slices; None if they are not regular, or may be so by chance."""
-    block = block_along(evidence, coordinates.axis)
-    wrong, relevant = int(coordinates.wrong.sum()), int(coordinates.relevant.sum())
-    if wrong == relevant:
-        return None
-    for slices in all_slices(block, coordinates):
+def _regular_slices(evidence: Evidence, group: AxisMasks) -> Iterator[Region]:
+    """Yield descriptions of the wrong slices if they are regular, and hardly so by chance."""
+    block = block_along(evidence, group.axis)
+    for slices in all_slices(block, group):
         for placements, text in _descriptions(slices):
-            if chance(placements * len(block.shape), relevant, wrong) <= _MAX_CHANCE:
-                return text
-    return None
+            likely = chance(placements * len(block.shape), int(group.relevant.sum()), int(group.wrong.sum()))
+            if likely <= _MAX_CHANCE:
+                yield Region(text=text, chance=likely, anchored=False, one_sided=False)
 
 
 def _descriptions(slices: Slices) -> Iterator[tuple[int, str]]:
