@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache, partial
 
 import torch
 from torch import Tensor
@@ -12,7 +13,7 @@ from gradverify.case import Tolerances
 from gradverify.core.decide.compare import relative_tolerance
 from gradverify.core.estimate.samples import BAR_FACTOR
 from gradverify.core.model.coordinates import Block
-from gradverify.diagnosis.block.value_or_position import RegionTest, region_test
+from gradverify.diagnosis.block.value_or_position import permuted_block
 from gradverify.diagnosis.naming.wording import diagnosed
 from gradverify.evidence import Diagnosis, Evidence, part_of
 
@@ -75,7 +76,7 @@ class BlockEntries:
     tolerated_share: float  # share of right nonzero entries whose error exceeds error bars and rounding
     largest_error: float  # largest error of a wrong entry; squares are taken relative to it to avoid underflow
     squared_error: float  # sum over the wrong entries of (error / largest)²
-    region_test: RegionTest  # test of a region at the permuted input
+    permuted: Callable[[], Evidence | None]  # the block at the permuted input; computed at the first call
 
     @property
     def nonzero(self) -> Tensor:
@@ -147,7 +148,7 @@ def entries_of(evidence: Evidence) -> BlockEntries | None:
         tolerated_share=int((right_nonzero & (error > rounded)).sum()) / max(1, int(right_nonzero.sum())),
         largest_error=largest,
         squared_error=float(torch.linalg.vector_norm(error[wrong] / largest)) ** 2,
-        region_test=region_test(evidence),
+        permuted=cache(partial(permuted_block, evidence)),
     )
 
 

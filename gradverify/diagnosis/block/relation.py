@@ -14,8 +14,8 @@ from torch import Tensor
 
 from gradverify.core.model.coordinates import total
 from gradverify.diagnosis.block.entries import BlockEntries, Ratio, explained_share, ratio_of
-from gradverify.diagnosis.block.structure import is_elementwise, on_diagonal
-from gradverify.diagnosis.naming.constants import known_constant, number_text, short_number
+from gradverify.diagnosis.block.structure import is_elementwise
+from gradverify.diagnosis.naming.constants import common_value, known_constant, number_text, short_number
 
 _SAME = 1e-6  # relative tolerance for values of one constant
 SAME_FACTOR = 1e-5  # relative tolerance of a factor, in addition to the error bars
@@ -35,13 +35,8 @@ def multiple_of_cotangent(entries: BlockEntries, coordinates: Tensor) -> str | N
     if total(entries.block.of.shape) > 1 and not is_elementwise(entries):
         return None
     multiples = entries.claimed[0] if total(entries.block.of.shape) == 1 else entries.claimed.diagonal()
-    values = multiples[coordinates]
-    if not len(values):
-        return None
-    middle = float(values.median())
-    if middle == 0 or bool(((values - middle).abs() > _SAME * abs(middle)).any()):
-        return None
-    return multiple_in_words(middle, "cotangent")
+    multiple = common_value(multiples[coordinates], _SAME)
+    return multiple_in_words(multiple, "cotangent") if multiple else None
 
 
 def multiple_in_words(factor: float, what: str) -> str:
@@ -61,12 +56,9 @@ def relations(entries: BlockEntries, inside: Tensor) -> Iterator[tuple[Tensor, f
     if ratio is not None and math.isfinite(ratio.value) and int((inside & ~entries.zero).sum()) >= 2:
         factor, words = factor_in_words(ratio)
         yield torch.where(inside, factor * entries.numeric, entries.numeric), abs(factor), f"analytic = {words}"
-    columns = inside.all(0)
-    multiple = multiple_of_cotangent(entries, columns)
+    multiple = multiple_of_cotangent(entries, inside.all(0))
     if multiple is not None:
-        multiples = entries.claimed[0] if total(entries.block.of.shape) == 1 else entries.claimed.diagonal()
-        predicted = entries.numeric.masked_fill(inside, 0.0) + on_diagonal(entries.block, multiples * columns)
-        yield predicted, 1.0, f"analytic = {multiple}"
+        yield torch.where(inside, entries.claimed, entries.numeric), 1.0, f"analytic = {multiple}"
 
 
 def factor_in_words(ratio: Ratio) -> tuple[float, str]:

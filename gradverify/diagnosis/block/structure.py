@@ -12,6 +12,7 @@ from torch import Tensor
 
 from gradverify.core.model.coordinates import Block, total
 from gradverify.diagnosis.block.entries import BlockEntries
+from gradverify.diagnosis.block.value_or_position import follows_values
 from gradverify.diagnosis.naming.region import Follows, chance, no_test
 from gradverify.diagnosis.naming.variables import Axis
 from gradverify.diagnosis.naming.wording import listed
@@ -31,7 +32,7 @@ class AxisMasks:
     axis: Axis
     wrong: Tensor  # (k,) bool: with a wrong entry
     relevant: Tensor  # (k,) bool: with a nonzero entry, measured well enough for an error to show
-    region_test: Follows = no_test  # test of a region at the permuted input, see `RegionTest`
+    region_test: Follows = no_test  # test of a region at the permuted input, see `follows_values`
 
 
 def is_elementwise(entries: BlockEntries) -> bool:
@@ -51,9 +52,8 @@ def axis_masks(entries: BlockEntries, axis: Axis) -> AxisMasks:
     across = 1 - axis.value
     visible = ((entries.claimed != 0) | ~entries.zero) & _would_show(entries)
     wrong = entries.wrong.any(across)
-    return AxisMasks(
-        axis=axis, wrong=wrong, relevant=visible.any(across), region_test=partial(entries.region_test, axis, wrong)
-    )
+    follows = partial(follows_values, entries.permuted, axis, wrong)
+    return AxisMasks(axis=axis, wrong=wrong, relevant=visible.any(across), region_test=follows)
 
 
 def _would_show(entries: BlockEntries) -> Tensor:

@@ -8,8 +8,6 @@ permuted, both Jacobians are computed again, and a region of values has to conta
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -32,34 +30,23 @@ _EXCEPTIONS = 10  # one in so many coordinates may contradict
 MarkEntries = Callable[[Tensor, Tensor], Tensor]
 
 
-class RegionTest(Protocol):
-    """Test of a region on an input whose entries are permuted.
+def follows_values(
+    permuted: Callable[[], Evidence | None],
+    axis: Axis,
+    wrong: Tensor,
+    region: Region,
+    marks: MarkEntries | None = None,
+) -> bool | None:
+    """Return True if a region contains the coordinates with wrong entries after the values of the input changed places.
 
-    Returns True if the region contains the coordinates with wrong entries there (with `marks`: with marked entries),
-    False if these are the same coordinates `wrong` (k,) as before the permutation, None if neither is clear.
+    With `marks`, it has to contain those with marked entries instead. Returns False if these are the same coordinates
+    `wrong` (k,) as before, None if neither is clear. `permuted` returns the block at the permuted input.
     """
-
-    def __call__(self, axis: Axis, wrong: Tensor, region: Region, marks: MarkEntries | None = None) -> bool | None: ...
-
-
-def region_test(evidence: Evidence) -> RegionTest:
-    """Return the test of a block's regions; both Jacobians are computed again at its first call only."""
-    permuted = cache(lambda: _permuted(evidence))
-
-    def follows(axis: Axis, wrong: Tensor, region: Region, marks: MarkEntries | None = None) -> bool | None:
-        there = permuted() if region.membership is not None else None
-        if there is None:
-            return None
-        marked = there.wrong if marks is None else marks(there.claimed, there.numeric)
-        return _followed(there, axis, region, wrong, marked)
-
-    return follows
-
-
-def _followed(there: Evidence, axis: Axis, region: Region, wrong: Tensor, marked: Tensor) -> bool | None:
-    """Return the result of the test; see `RegionTest`."""
-    others = {variable.name: variable.values for variable in variables(there, axis)}
-    predicted = None if region.membership is None else region.membership(others)
+    there = permuted() if region.membership is not None else None
+    if there is None or region.membership is None:
+        return None
+    marked = there.wrong if marks is None else marks(there.claimed, there.numeric)
+    predicted = region.membership({variable.name: variable.values for variable in variables(there, axis)})
     if predicted is None:
         return None
     (inside, sure), across = predicted, 1 - axis.value
@@ -81,7 +68,7 @@ def _agree(expected: Tensor, found: Tensor, usable: Tensor) -> bool:
     )
 
 
-def _permuted(evidence: Evidence) -> Evidence | None:
+def permuted_block(evidence: Evidence) -> Evidence | None:
     """Return both Jacobians at the permuted input; None if they cannot be computed, or backward ignores the point."""
     problem = evidence.backward.problem
     if max(total(evidence.of.shape), total(evidence.wrt.shape)) > _LARGEST or problem.order > 1:

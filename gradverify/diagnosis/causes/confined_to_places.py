@@ -15,6 +15,7 @@ from gradverify.diagnosis.block.structure import AxisMasks, index_along
 from gradverify.diagnosis.causes.boundary_tile import BOUNDARY_TILE, regions_at_edges
 from gradverify.diagnosis.causes.missing_mask import MISSING_MASK
 from gradverify.diagnosis.causes.wrong_branch import WRONG_BRANCH, regions_by_value
+from gradverify.diagnosis.naming.constants import common_value
 from gradverify.diagnosis.naming.region import count_text, region_text
 from gradverify.diagnosis.naming.variables import Axis, variables
 from gradverify.diagnosis.projections.sampled_lines import SampledLines
@@ -107,10 +108,8 @@ def _multiple(projections: RandomProjections, group: AxisMasks) -> str | None:
         return None
     given = projections.cotangents[:, of.coordinates][:, group.wrong]
     values = (projections.vjps[:, wrt.coordinates][:, group.wrong] / given)[given != 0]
-    median = float(values.median()) if len(values) else 0.0
-    if median == 0 or bool(((values - median).abs() > _SAME * abs(median)).any()):
-        return None
-    return multiple_in_words(median, "cotangent")
+    multiple = common_value(values, _SAME)
+    return multiple_in_words(multiple, "cotangent") if multiple else None
 
 
 def _silent(projections: RandomProjections, axis: Axis) -> Tensor:

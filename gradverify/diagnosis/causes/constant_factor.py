@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gradverify.diagnosis.block.entries import BlockEntries, Pattern, Ratio, explained_share
 from gradverify.diagnosis.naming.arguments import ScalarPower, scalar_power
-from gradverify.diagnosis.naming.constants import Constant, known_constant, number_text, short_number
+from gradverify.diagnosis.naming.constants import Constant, common_value, known_constant, number_text, short_number
 from gradverify.diagnosis.naming.variables import Axis, broadcast_along
 from gradverify.diagnosis.naming.wording import everywhere
 from gradverify.diagnosis.projections.sums import ComparedBlock
@@ -143,12 +143,8 @@ def _possible_summands(site: WrongBlock, value: float, counts: _Summands) -> set
 
 def _summands_of(seen: BlockEntries) -> _Summands:
     of_output, of_gradient = _common_count(seen.nonzero.sum(1)), _common_count(seen.nonzero.sum(0))
-    return _Summands(of_output=of_output, of_gradient=of_gradient, all_equal=_are_equal(seen))
-
-
-def _are_equal(seen: BlockEntries) -> bool:
-    entries = seen.numeric[~seen.zero]
-    return bool(((entries - entries[0]).abs() <= _EQUAL * entries[0].abs()).all())
+    are_equal = common_value(seen.numeric[seen.nonzero], _EQUAL) is not None
+    return _Summands(of_output=of_output, of_gradient=of_gradient, all_equal=are_equal)
 
 
 def _common_count(counts: Tensor) -> int | None:

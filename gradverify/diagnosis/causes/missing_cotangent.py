@@ -9,7 +9,7 @@ from gradverify.core.backward.batched_vjp import row_cotangent
 from gradverify.core.backward.vjps import row
 from gradverify.core.estimate.samples import Estimate
 from gradverify.diagnosis.block.entries import BlockEntries, explained_share
-from gradverify.diagnosis.naming.constants import number_text
+from gradverify.diagnosis.naming.constants import common_value, number_text
 from gradverify.diagnosis.naming.region import elements_text, region_text
 from gradverify.diagnosis.naming.variables import Axis
 from gradverify.diagnosis.naming.wording import share_text
@@ -85,14 +85,9 @@ def as_missing_cotangent(site: WrongBlock, constant: Tensor, form: str, share: f
     relevant = torch.ones_like(nonzero)
     region, names = (describe(site, Axis.INPUT, nonzero, relevant) for describe in (region_text, elements_text))
     location = f", where {region}" if region else f", at {names}" if names else ""
-    text = form.format(_constant_text(constant[nonzero])) + location
+    value = common_value(constant[nonzero], _SAME)
+    text = form.format("a constant" if value is None else number_text(value)) + location
     return Diagnosis(cause=MISSING_COTANGENT, explanation=text + share_text(share), share=share)
-
-
-def _constant_text(values: Tensor) -> str:
-    first = float(values[0])
-    same = bool(((values - first).abs() <= _SAME * abs(first)).all())
-    return number_text(first) if same else "a constant"
 
 
 def missing_cotangent_in_sums(projections: RandomProjections) -> Diagnosis | None:

@@ -13,7 +13,7 @@ from torch import Tensor
 from gradverify.diagnosis.block.entries import BlockEntries, explained_share
 from gradverify.diagnosis.block.relation import SAME_FACTOR, Ratios, ratios
 from gradverify.diagnosis.block.structure import axes_of, is_elementwise
-from gradverify.diagnosis.naming.constants import known_constant
+from gradverify.diagnosis.naming.constants import common_value, known_constant
 from gradverify.diagnosis.naming.variables import Axis, AxisTensor, differences, tensors_along
 from gradverify.diagnosis.naming.wording import everywhere, share_text
 from gradverify.evidence import Diagnosis, Evidence
@@ -141,15 +141,8 @@ def _is_product_with(seen: BlockEntries, first: AxisTensor, others: Sequence[Axi
     Otherwise the remaining factor may be a function of `first` too, and the tensor that it replaces is unknown.
     """
     quotient = seen.claimed / first.broadcast
-    return any(
-        _are_equal(rest[seen.sampled_wrong.places])
-        for rest in (quotient, *(quotient / other.broadcast for other in others))
-    )
-
-
-def _are_equal(values: Tensor) -> bool:
-    median = values.median()
-    return bool(((values - median).abs() <= SAME_FACTOR * median.abs()).all())
+    rests = (quotient, *(quotient / other.broadcast for other in others))
+    return any(common_value(rest[seen.sampled_wrong.places], SAME_FACTOR) is not None for rest in rests)
 
 
 def _tensors(seen: BlockEntries) -> list[AxisTensor]:

@@ -12,6 +12,7 @@ from gradverify.core.model.coordinates import total
 from gradverify.diagnosis.block.entries import BlockEntries, explained, explained_share, ratio_of
 from gradverify.diagnosis.block.relation import factor_in_words, multiple_of_cotangent, share_inside
 from gradverify.diagnosis.block.structure import is_elementwise
+from gradverify.diagnosis.block.value_or_position import follows_values
 from gradverify.diagnosis.naming.region import count_text, elements_text, region_text
 from gradverify.diagnosis.naming.variables import Axis, broadcast_along
 from gradverify.diagnosis.naming.wording import diagnosed
@@ -47,7 +48,7 @@ def _along(seen: BlockEntries, axis: Axis) -> Diagnosis | None:
     if share is None or (int(seen.wrong.sum()) < 2 and not is_elementwise(seen)):
         return None  # a single wrong entry suggests a mask only in an elementwise function
     relevant = ~seen.left_out.all(1 - axis.value)
-    region = region_text(seen.block, axis, wrong, relevant, partial(seen.region_test, axis, wrong))
+    region = region_text(seen.block, axis, wrong, relevant, partial(follows_values, seen.permuted, axis, wrong))
     multiple = multiple_of_cotangent(seen, wrong) if axis is Axis.INPUT else None
     if not (region or torch.equal(zero, wrong)) or (bool(zero.all()) and multiple is None):
         return None
@@ -86,7 +87,7 @@ def _scaled(seen: BlockEntries) -> Diagnosis | None:
     if share is None:
         return None
     multiple, count = multiple_of_cotangent(seen, zero_columns), int(zero_columns.sum())
-    follows = partial(seen.region_test, Axis.INPUT, zero_columns, marks=_is_unmasked)
+    follows = partial(follows_values, seen.permuted, Axis.INPUT, zero_columns, marks=_is_unmasked)
     region = region_text(seen.block, Axis.INPUT, zero_columns, ~seen.left_out.all(0), follows)
     text = (
         f"analytic {f'= {multiple}' if multiple else '≠ 0'} in {count} of {total(seen.block.wrt.shape)} elements where"

@@ -14,7 +14,7 @@ from gradverify.diagnosis.block.relation import multiple_in_words
 from gradverify.diagnosis.block.structure import is_elementwise, on_diagonal
 from gradverify.diagnosis.causes.missing_factor import MISSING_FACTOR
 from gradverify.diagnosis.causes.missing_term import MISSING_TERM
-from gradverify.diagnosis.naming.constants import known_constant, number_text
+from gradverify.diagnosis.naming.constants import common_value, known_constant, number_text
 from gradverify.diagnosis.naming.variables import Axis, tensors_along
 from gradverify.diagnosis.naming.wording import differ_text
 from gradverify.evidence import Diagnosis
@@ -123,9 +123,8 @@ def claims_equal_cotangent(seen: BlockEntries) -> Diagnosis | None:
         or _have_equal_magnitude(seen.numeric[seen.wrong])
     ):
         return None
-    claimed = seen.claimed[nonzero]
-    factor = float(claimed[0])
-    if bool(((claimed - factor).abs() > _EXACT * abs(factor)).any()):
+    factor = common_value(seen.claimed[nonzero], _EXACT)
+    if factor is None:
         return None
     text = f"analytic = {multiple_in_words(factor, 'cotangent')} and nothing else"
     text = f"{text}: a factor or a term of the derivative is missing beside it"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -18,6 +19,7 @@ from gradverify.diagnosis.block.structure import (
     is_every_second_or_third,
     is_triangle_or_diagonal,
 )
+from gradverify.diagnosis.block.value_or_position import follows_values
 from gradverify.diagnosis.causes.single_elements import is_confined_to_one_input
 from gradverify.diagnosis.naming.region import Region, accepted_region, regions
 from gradverify.diagnosis.naming.variables import Axis, block_along, broadcast_along, is_sorted, scalars, variables
@@ -79,9 +81,7 @@ def _sided(seen: BlockEntries, side: Tensor, relevant: Tensor) -> AxisMasks:
         value = math.nan if factor is None else factor.value
         return (claimed - value * numeric).abs() <= _SAME * claimed.abs()
 
-    def follows(region: Region) -> bool | None:
-        return seen.region_test(Axis.INPUT, side, region, has_factor)
-
+    follows = partial(follows_values, seen.permuted, Axis.INPUT, side, marks=has_factor)
     return AxisMasks(axis=Axis.INPUT, wrong=side, relevant=relevant, region_test=follows)
 
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
+from torch import Tensor
+
 _LARGEST = 10  # numerator, denominator and radicand
 _TRANSCENDENTAL = (
     ("ln 2", math.log(2)),
@@ -65,6 +67,12 @@ def number_text(value: float) -> str:
     short = f"{value:.6g}"
     distance = abs(abs(value) - 1.0)
     return short if abs(float(short) - value) <= 1e-3 * distance else f"{value:.12g}"
+
+
+def common_value(values: Tensor, tolerance: float) -> float | None:
+    """Return the median of the values (k,) if all are within a relative tolerance of it; None if not, or if empty."""
+    middle = float(values.median()) if len(values) else math.nan
+    return middle if bool(((values - middle).abs() <= tolerance * abs(middle)).all()) and len(values) else None
 
 
 @lru_cache(maxsize=64)
