@@ -23,6 +23,24 @@ _MAX_CHANCE = 1e-9  # probability of an equally good agreement by chance above w
 _MIN_DISTINCT = 3  # distinct values of a factor: two could be the constants of two regions
 _MAX_TENSORS = 5  # per axis, whose pairwise quotients are tried
 
+# A text, with {0} for the argument and {1} for the argument in brackets if it contains a space, and the function.
+_Function = tuple[str, Callable[[Tensor], Tensor]]
+# Simplest first. Reciprocals are not listed, since callers try each function and its reciprocal.
+_FUNCTIONS: tuple[_Function, ...] = (
+    ("{1}", lambda t: t),
+    ("{1}²", torch.square),
+    ("(1 - {1})", lambda t: 1 - t),
+    ("(1 - {1}²)", lambda t: 1 - t * t),
+    ("(1 + {1})", lambda t: 1 + t),
+    ("(1 + {1}²)", lambda t: 1 + t * t),
+    ("{1} (1 - {1})", lambda t: t * (1 - t)),
+    ("√{1}", torch.sqrt),
+    ("exp({0})", torch.exp),
+    ("log({0})", torch.log),
+    ("{1}³", lambda t: t**3),
+)
+_OF_DIFFERENCES = tuple(form for form in _FUNCTIONS if form[0] in ("{1}", "exp({0})", "(1 + {1})"))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
@@ -108,11 +126,11 @@ def _diagnosis(seen: BlockEntries, multiple: Candidate, constant: tuple[float, s
 def _single_tensor_multiples(seen: BlockEntries) -> Iterator[Candidate]:
     """Yield elementary functions of each tensor, then of the difference of two."""
     tensors, ambiguous = _tensors(seen), _is_position_ambiguous(seen)
-    for form in ELEMENTARY_FUNCTIONS:
+    for form in _FUNCTIONS:
         for tensor in tensors:
             yield from _both_ways(form, tensor, _location(seen.block, tensor, ambiguous))
     for tensor in differences(tensors):
-        for form in OF_DIFFERENCES:
+        for form in _OF_DIFFERENCES:
             for multiple in _both_ways(form, tensor, _location(seen.block, tensor, ambiguous)):
                 yield replace(multiple, signed=True)
 
@@ -155,10 +173,11 @@ def _is_position_ambiguous(seen: BlockEntries) -> bool:
     return not is_elementwise(seen) and seen.block.of.shape == seen.block.wrt.shape
 
 
-def _both_ways(form: ElementaryFunction, tensor: AxisTensor, location: str) -> Iterator[Candidate]:
+def _both_ways(form: _Function, tensor: AxisTensor, location: str) -> Iterator[Candidate]:
     """Yield the reciprocal (a missing factor) and the function itself (a factor too many)."""
-    name, factor = function_text(form, tensor.name), form.function(tensor.broadcast)
-    description = f"{without_brackets(name)}{location}"
+    name = form[0].format(tensor.name, f"({tensor.name})" if " " in tensor.name else tensor.name)
+    factor = form[1](tensor.broadcast)
+    description = f"{_without_brackets(name)}{location}"
     yield Candidate(factor=1 / factor, times=f"{{}} / {name}", interpretation=f": a factor of {description} is missing")
     yield Candidate(factor=factor, times=f"{name} × {{}}", interpretation=f": a factor of {description} too many")
 
@@ -171,37 +190,7 @@ def _location(evidence: Evidence, tensor: AxisTensor, ambiguous: bool) -> str:
     return f" at the same place of {block.name}" if ambiguous and tensor.name != block.name else ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ElementaryFunction:
-    """An elementwise function and its text."""
-
-    text: str  # {0} stands for the argument, {1} for the argument in brackets if it contains a space
-    function: Callable[[Tensor], Tensor]
-
-
-# Simplest first. Reciprocals are not listed, since callers try each function and its reciprocal.
-ELEMENTARY_FUNCTIONS: tuple[ElementaryFunction, ...] = (
-    ElementaryFunction(text="{1}", function=lambda t: t),
-    ElementaryFunction(text="{1}²", function=torch.square),
-    ElementaryFunction(text="(1 - {1})", function=lambda t: 1 - t),
-    ElementaryFunction(text="(1 - {1}²)", function=lambda t: 1 - t * t),
-    ElementaryFunction(text="(1 + {1})", function=lambda t: 1 + t),
-    ElementaryFunction(text="(1 + {1}²)", function=lambda t: 1 + t * t),
-    ElementaryFunction(text="{1} (1 - {1})", function=lambda t: t * (1 - t)),
-    ElementaryFunction(text="√{1}", function=torch.sqrt),
-    ElementaryFunction(text="exp({0})", function=torch.exp),
-    ElementaryFunction(text="log({0})", function=torch.log),
-    ElementaryFunction(text="{1}³", function=lambda t: t**3),
-)
-OF_DIFFERENCES = tuple(form for form in ELEMENTARY_FUNCTIONS if form.text in ("{1}", "exp({0})", "(1 + {1})"))
-
-
-def function_text(form: ElementaryFunction, name: str) -> str:
-    """Return the text of the function of an argument with this name."""
-    return form.text.format(name, f"({name})" if " " in name else name)
-
-
-def without_brackets(text: str) -> str:
+def _without_brackets(text: str) -> str:
     """Return the text without the brackets that enclose all of it."""
     inside = text[1:-1]
     return inside if text.startswith("(") and text.endswith(")") and "(" not in inside else text
