@@ -19,7 +19,7 @@ _MAX_CHANCE = 0.34  # chance of a region above which it is not reported
 _MIN_TILE = 4  # smallest tile: smaller periods suggest a stride instead
 _EDGE_FRACTION = 3  # an edge covers at most one third of a dimension, or of all entries in flat order
 _WIDE = 4  # relevant entries per wrong slice from which a joint error points to the slice
-_WIDE_CHANCE = 0.51  # chance up to which such slices at an edge are reported: one of four
+_WIDE_CHANCE = 0.51  # chance up to which such slices at the first edge are reported: one of four
 
 
 def boundary_tile(seen: BlockEntries) -> Diagnosis | None:
@@ -52,54 +52,42 @@ def _flat_tail(block: Block, group: AxisMasks) -> Iterator[Region]:
     """Yield the last coordinates in flat order, which may be an incomplete tile."""
     first, size = int(group.wrong.long().argmax()), len(group.wrong)
     count = size - first
-    if (
-        len(block.shape) > 1
-        and _EDGE_FRACTION * count <= size
-        and torch.equal(group.wrong[first:], group.relevant[first:])
-    ):
+    is_tail = torch.equal(group.wrong[first:], group.relevant[first:])
+    if is_tail and len(block.shape) > 1 and _EDGE_FRACTION * count <= size:
         probability = chance(1, int(group.relevant.sum()), int(group.wrong.sum()))
-        text = f"{block.name} is in the last {count} of {size} entries in flat order"
-        yield Region(text=text, chance=probability, anchored=False, one_sided=False)
+        yield Region(text=f"{block.name} is in the last {count} of {size} entries in flat order", chance=probability)
 
 
 def _periodic(slices: Slices) -> Iterator[Region]:
+    """Yield the first, or the last, slice of each tile."""
     for tile in range(_MIN_TILE, slices.size // 2 + 1):
         for first, word in ((tile - 1, "last"), (0, "first")):
             expected = frozenset(range(first, slices.size, tile))
-            if (
-                len(slices.wrong) > 1
-                and slices.wrong == expected & slices.relevant
-                and 2 * len(slices.wrong) >= len(expected)
-            ):
-                text = f"{slices.where}, the {word} of each tile of {tile}"
+            enough = len(slices.wrong) > 1 and 2 * len(slices.wrong) >= len(expected)
+            if enough and slices.wrong == expected & slices.relevant:
                 probability = chance(2, len(slices.relevant), len(slices.wrong))
-                yield Region(text=text, chance=probability, anchored=False, one_sided=False)
+                yield Region(text=f"{slices.where}, the {word} of each tile of {tile}", chance=probability)
 
 
 def _contiguous(slices: Slices) -> Iterator[Region]:
+    """Yield the first, or the last, few slices."""
     count, size = len(slices.wrong), slices.size
+    by_chance = chance(2, len(slices.relevant), count)
     for start, word in ((size - count, "last"), (0, "first")):
         if _EDGE_FRACTION * count <= size and slices.wrong == frozenset(range(start, start + count)):
+            is_edge = slices.width >= _WIDE and (by_chance <= _WIDE_CHANCE or word == "last")
             text = f"{slices.where}, the {word}{f' {count}' if count > 1 else ''} of {size}"
-            probability = chance(2, len(slices.relevant), count)
-            if slices.width >= _WIDE:
-                last_of_three = word == "last" and size > 2 * count
-                probability = (
-                    min(probability, _MAX_CHANCE) if probability <= _WIDE_CHANCE or last_of_three else probability
-                )
-            yield Region(text=text, chance=probability, anchored=False, one_sided=False)
+            yield Region(text=text, chance=min(by_chance, _MAX_CHANCE) if is_edge else by_chance)
 
 
 def _all_but_edge(slices: Slices) -> Iterator[Region]:
     """Yield all slices but the first or the last, as if a loop over a batch handled a single sample.
 
-    A relation has to hold inside (see `relation`), however many slices there are: the first step of a recurrence, or of
-    the recursion in its backward, may be right whatever is wrong later.
+    A relation has to hold inside (see `relations`), however many slices there are: the first step of a recurrence, or
+    of the recursion in its backward, may be right whatever is wrong later.
     """
-    if slices.size > 2 and len(slices.relevant) == slices.size:
-        by_chance = chance(2, slices.size, slices.size - 1)
-        probability = _MAX_CHANCE if slices.width >= _WIDE else max(_MAX_CHANCE, by_chance)
-        for edge, word in ((0, "first"), (slices.size - 1, "last")):
-            if slices.wrong == slices.relevant - {edge}:
-                text = f"{slices.where}, all but the {word} of {slices.size}"
-                yield Region(text=text, chance=probability, anchored=False, one_sided=False)
+    by_chance = chance(2, slices.size, slices.size - 1)
+    probability = _MAX_CHANCE if slices.width >= _WIDE else max(_MAX_CHANCE, by_chance)
+    for edge, word in ((0, "first"), (slices.size - 1, "last")):
+        if slices.size > 2 and slices.wrong == slices.relevant - {edge}:
+            yield Region(text=f"{slices.where}, all but the {word} of {slices.size}", chance=probability)

@@ -43,7 +43,7 @@ def _regular_slices(evidence: Evidence, group: AxisMasks) -> Iterator[Region]:
         for placements, text in _descriptions(slices):
             likely = chance(placements * len(block.shape), int(group.relevant.sum()), int(group.wrong.sum()))
             if likely <= _MAX_CHANCE:
-                yield Region(text=text, chance=likely, anchored=False, one_sided=False)
+                yield Region(text=text, chance=likely)
 
 
 def _descriptions(slices: Slices) -> Iterator[tuple[int, str]]:

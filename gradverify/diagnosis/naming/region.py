@@ -34,8 +34,8 @@ class Region:
 
     text: str  # x < 0 or x > 1.5
     chance: float  # probability that a random choice of as many coordinates could be described by such a region
-    anchored: bool  # every threshold is zero or an argument of the function
-    one_sided: bool  # there is a single threshold
+    anchored: bool = False  # every threshold is zero or an argument of the function
+    one_sided: bool = False  # there is a single threshold
     level: bool = False  # all wrong coordinates have the same value
     membership: Membership | None = None  # membership by values; None for a region of positions
 
@@ -107,7 +107,7 @@ def _level(variable: Variable, wrong: Tensor, right: Tensor) -> Iterator[Region]
         likely = chance(1 + len(torch.unique(good)), len(bad) + len(good), len(bad))
         text = f"{variable.name} = {float(bad[0]) + 0.0:.6g}"  # no -0
         tells = _membership(variable.name, bad, good)
-        yield Region(text=text, chance=likely, anchored=False, one_sided=False, level=True, membership=tells)
+        yield Region(text=text, chance=likely, level=True, membership=tells)
 
 
 def _two_sided(
@@ -141,7 +141,7 @@ def _two_sided(
         anchored = lower < upper and all(end.anchored for end in ends)
         if not anchored and min(len(bad), len(good)) < _SEVERAL:
             likely = 1.0
-        yield Region(text=text, chance=likely, anchored=anchored, one_sided=False, membership=tells)
+        yield Region(text=text, chance=likely, anchored=anchored, membership=tells)
 
 
 def _membership(name: str, bad: Tensor, good: Tensor) -> Membership:
