@@ -51,8 +51,8 @@ def plausible(entries: BlockEntries, candidates: Iterator[Arrangement]) -> Itera
 
 def share_of_arrangement(entries: BlockEntries, arrangement: Arrangement) -> float | None:
     """Return the share of the squared error that a rearrangement explains, None if below MIN_SHARE."""
-    predicted = _reordered(_reordered(entries.numeric, arrangement.rows, 0), arrangement.columns, 1)
-    return explained_share(entries, predicted)
+    rows, columns = (torch.arange(size, device=entries.block.device) for size in entries.numeric.shape)
+    return explained_share(entries, _expected(entries, arrangement, (rows.unsqueeze(1), columns.unsqueeze(0))))
 
 
 def transpositions(evidence: WrongBlock) -> Iterator[Arrangement]:
@@ -138,21 +138,13 @@ def _distances(size: int) -> Iterator[int]:
 
 
 def _expected(entries: BlockEntries, arrangement: Arrangement, places: tuple[Tensor, Tensor]) -> Tensor:
-    """Return the values that the arrangement predicts at some entries, (k,); `places` are their rows and columns."""
+    """Return the values that the arrangement predicts at some entries; `places` are their rows and columns."""
     rows, columns = (
         each if order is None else order[each]
         for order, each in zip((arrangement.rows, arrangement.columns), places, strict=True)
     )
     found = entries.numeric[rows, columns]  # for ZERO_LINE, which is -1, the last one
     return found.masked_fill((rows == ZERO_LINE) | (columns == ZERO_LINE), 0.0)
-
-
-def _reordered(matrix: Tensor, order: Tensor | None, dim: int) -> Tensor:
-    """Return the matrix with its rows (dim 0) or columns (dim 1) in this order, and zeros where it is ZERO_LINE."""
-    if order is None:
-        return matrix
-    reordered, empty = matrix.index_select(dim, order.clamp(min=0)), order == ZERO_LINE
-    return reordered.masked_fill(empty.unsqueeze(1 - dim), 0.0) if bool(empty.any()) else reordered
 
 
 def permutations(entries: BlockEntries) -> Iterator[Arrangement]:

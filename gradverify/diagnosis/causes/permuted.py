@@ -67,7 +67,7 @@ def permuted(seen: BlockEntries) -> Diagnosis | None:
 
 def _of_several_lines(seen: BlockEntries, candidates: Iterator[Arrangement]) -> Iterator[Arrangement]:
     """Yield candidates that permute several nonzero lines; a single line always matches some roll."""
-    columns, rows = (_lines_with_entries(~seen.zero, axis) > 1 for axis in (0, 1))
+    columns, rows = (int(seen.nonzero.any(across).sum()) > 1 for across in (0, 1))
     for candidate in candidates:
         if (columns and candidate.columns is not None) or (rows and candidate.rows is not None):
             yield candidate
@@ -80,11 +80,6 @@ def _is_mostly_vacated(seen: BlockEntries, arrangement: Arrangement) -> bool:
         if order is not None:
             vacated |= (order == ZERO_LINE).unsqueeze(dim)
     return 2 * int((seen.wrong & vacated).sum()) >= int(seen.wrong.sum())
-
-
-def _lines_with_entries(entries: Tensor, axis: int) -> int:
-    """Return the number of columns (axis 0) or rows (axis 1) with an entry set."""
-    return int(entries.any(axis).sum())
 
 
 def _first_match(cause: str, seen: BlockEntries, candidates: Iterator[Arrangement]) -> Diagnosis | None:

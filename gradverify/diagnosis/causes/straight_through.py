@@ -58,10 +58,8 @@ def _is_piecewise_constant(evidence: Evidence, wrong: Tensor) -> bool:
     nearby = [
         point + distance * random_magnitudes(length, generator) for distance, _ in product(_DISTANCES, range(_REPEATS))
     ]
-    samples = _sampled(evidence, nearby, _STEP * length, generator)
-    if len(samples) < len(nearby):  # some places are outside the domain, for example of a probability
-        interpolated = [_interpolated(point, number % 2, generator) for number in range(_INTERPOLATIONS)]
-        samples += _sampled(evidence, interpolated, _STEP * length, generator)
+    interpolated = [_interpolated(point, number % 2, generator) for number in range(_INTERPOLATIONS)]
+    samples = _sampled(evidence, [*nearby, *interpolated], _STEP * length, generator)  # some may be outside the domain
     if len(samples) < _REPEATS:
         return False
     values, changed = (torch.stack(each) for each in zip(*samples, strict=True))
