@@ -1,11 +1,14 @@
-"""The list of all causes, and the search for the first that explains an error, in entries or in random sums."""
+"""The list of all causes, and the search for the first that explains an error: in entries, sums or excerpts."""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gradverify.diagnosis.block.entries import BlockEntries, entries_of
+from gradverify.diagnosis.block.shifted_problem import evidence_in
 from gradverify.diagnosis.causes.approximate import approximate
 from gradverify.diagnosis.causes.boundary_tile import boundary_tile
 from gradverify.diagnosis.causes.confined_to_places import confined_to_places
@@ -48,13 +51,22 @@ from gradverify.diagnosis.causes.wrong_axis import wrong_axis
 from gradverify.diagnosis.causes.wrong_branch import wrong_branch
 from gradverify.diagnosis.causes.wrong_count import wrong_count
 from gradverify.diagnosis.causes.wrong_point import wrong_point, wrong_point_in_backward
-from gradverify.diagnosis.excerpts import diagnosed_in_excerpts
+from gradverify.diagnosis.projections.excerpt import excerpts
 from gradverify.diagnosis.projections.sampled_lines import SampledLines, sampled_lines
 from gradverify.diagnosis.projections.sums import RandomProjections, ask
 from gradverify.errors import GradverifyError
 from gradverify.evidence import Diagnosis, LargeBlock, WrongBlock
 
 Find = Callable[[BlockEntries], Diagnosis | None]
+_COUNT = 2  # excerpts that have to agree
+# Causes that sums over the whole block cannot show. They would have shown any other cause that is true of all of it.
+_ONLY_IN_EXCERPTS = frozenset(
+    {"straight-through", "missing-mask", "missing-factor", "wrong-branch", "wrong-axis", "missing-term", "wrong-point"}
+)
+_CALLS = 5  # samples per allowed evaluation: many share a call with others
+_NEAR = 0.05  # largest relative difference of thresholds, which lie between the numbers of an excerpt
+_COUNTS = re.compile(r"[0-9][0-9,]* of [0-9][0-9,]*")
+_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +161,7 @@ def diagnose(block: WrongBlock) -> Diagnosis | None:
     If a part of the error does not depend on the cotangent, only a missing cotangent is tried.
     """
     if isinstance(block, LargeBlock):
-        return _diagnosed_in_sums(block) or diagnosed_in_excerpts(block, diagnose)
+        return _diagnosed_in_sums(block) or _diagnosed_in_excerpts(block)
     entries = entries_of(block)
     if entries is None:
         return None
@@ -180,3 +192,40 @@ def _diagnosed_in_sums(block: LargeBlock) -> Diagnosis | None:
         return next(filter(None, (cause(sample) for cause in causes)), entries)
     except GradverifyError:  # an evaluation failed
         return None
+
+
+def _diagnosed_in_excerpts(sums: LargeBlock) -> Diagnosis | None:
+    """Return the cause that all excerpts of a block have in common; None if they differ or there are none."""
+    diagnoses: list[Diagnosis] = []
+    try:
+        for excerpt in excerpts(sums, _COUNT, _CALLS * sums.settings.max_evaluations):
+            evidence = evidence_in(excerpt, sums.of.name, sums.wrt.name, sums.settings)
+            found = None if evidence is None else diagnose(evidence)
+            if found is None or found.cause not in _ONLY_IN_EXCERPTS or (diagnoses and not _same(found, diagnoses[0])):
+                return None
+            diagnoses.append(found)
+    except GradverifyError:  # no cause if an excerpt cannot be evaluated
+        return None
+    if not diagnoses:
+        return None
+    scope = "in an excerpt of this block, and in another"
+    return replace(
+        diagnoses[0], explanation=f"{diagnoses[0].explanation} ({scope})", share=min(each.share for each in diagnoses)
+    )
+
+
+def _same(one: Diagnosis, other: Diagnosis) -> bool:
+    """True if both give the same explanation, apart from counts of entries and the accuracy of numbers."""
+    (words, numbers), (others, theirs) = (_template(each.explanation) for each in (one, other))
+    return (one.cause, words) == (other.cause, others) and all(map(_near, numbers, theirs))
+
+
+def _template(text: str) -> tuple[str, list[str]]:
+    """Return a text with its numbers replaced, and those of the numbers that are not counts."""
+    uncounted = _COUNTS.sub("", text)
+    return _NUMBER.sub("#", uncounted), _NUMBER.findall(uncounted)
+
+
+def _near(one: str, other: str) -> bool:
+    """True if two numbers agree. Whole numbers must be equal: they may be indices."""
+    return one == other or ("." in one + other and math.isclose(float(one), float(other), rel_tol=_NEAR))

@@ -8,7 +8,7 @@ import torch
 
 from gradverify.core.model.coordinates import Block
 from gradverify.diagnosis.block.entries import BlockEntries
-from gradverify.diagnosis.block.region_search import confined_to_region
+from gradverify.diagnosis.block.relation import confined_to_region
 from gradverify.diagnosis.block.structure import AxisMasks, Slices, all_slices
 from gradverify.diagnosis.naming.region import Region, accepted_region, chance, regions
 from gradverify.diagnosis.naming.variables import VariableKind, block_along, scalars, variables
@@ -83,7 +83,7 @@ def _contiguous(slices: Slices) -> Iterator[Region]:
 def _all_but_edge(slices: Slices) -> Iterator[Region]:
     """Yield all slices but the first or the last, as if a loop over a batch handled a single sample.
 
-    A relation has to hold inside (see `relations`), however many slices there are: the first step of a recurrence, or
+    A relation has to hold inside (see `relation`), however many slices there are: the first step of a recurrence, or
     of the recursion in its backward, may be right whatever is wrong later.
     """
     by_chance = chance(2, slices.size, slices.size - 1)

@@ -8,8 +8,7 @@ from itertools import pairwise
 import torch
 
 from gradverify.diagnosis.block.entries import BlockEntries, contradicts_right, has_factor, ratio_of
-from gradverify.diagnosis.block.region_search import confined_along_axis
-from gradverify.diagnosis.block.relation import factor_in_words
+from gradverify.diagnosis.block.relation import confined_along_axis, factor_in_words
 from gradverify.diagnosis.block.structure import AxisMasks, Slices, all_slices, axes_of, is_every_nth, is_run
 from gradverify.diagnosis.causes.constant_factor import CONSTANT_FACTOR, SIGN_FLIP
 from gradverify.diagnosis.naming.region import Region, chance

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from gradverify.diagnosis.block.entries import BlockEntries, Ratio, explained, ratio_of
-from gradverify.diagnosis.block.region_search import confined_to_region
-from gradverify.diagnosis.block.relation import factor_in_words
+from gradverify.diagnosis.block.relation import confined_to_region, factor_in_words
 from gradverify.diagnosis.block.structure import (
     AxisMasks,
     axis_masks,
