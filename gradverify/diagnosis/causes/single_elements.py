@@ -9,6 +9,7 @@ from gradverify.core.estimate.samples import Estimate
 from gradverify.core.model.coordinates import total
 from gradverify.diagnosis.block.entries import BlockEntries, has_factor, ratio_of
 from gradverify.diagnosis.block.relation import factor_in_words, share_inside
+from gradverify.diagnosis.naming.region import count_text
 from gradverify.diagnosis.naming.variables import Axis, block_along, broadcast_along
 from gradverify.diagnosis.naming.wording import differ_text, element_name, listed
 from gradverify.diagnosis.projections.sampled_lines import SampledLines
@@ -42,27 +43,20 @@ def is_confined_to_one_input(seen: BlockEntries) -> bool:
 
     A region of the outputs would then only select the outputs of this element.
     """
-    wrong, right = _wrong_and_right(seen, Axis.INPUT)
-    return _are_few(int(wrong.sum()), right, 1) and _mostly_wrong(seen, Axis.INPUT, wrong)
+    return _few_wrong(seen, Axis.INPUT, 1) is not None
 
 
-def _wrong_and_right(seen: BlockEntries, axis: Axis) -> tuple[Tensor, int]:
-    """Mask of the elements with wrong entries, (k,), and the number of others with nonzero entries."""
-    wrong = seen.wrong.any(1 - axis.value)
-    return wrong, int((_nonzero(seen).any(1 - axis.value) & ~wrong).sum())
+def _few_wrong(seen: BlockEntries, axis: Axis, limit: int) -> Tensor | None:
+    """Mask (k,) of the elements with wrong entries, if these are almost all of their entries, and others are right.
 
-
-def _are_few(wrong: int, right: int, limit: int) -> bool:
-    """True if `wrong` elements are at most `limit` and few compared with the `right` ones."""
-    return 1 <= wrong <= limit and right >= (_RIGHT_BESIDE_ONE if wrong == 1 else RIGHT_PER_WRONG * wrong)
-
-
-def _mostly_wrong(seen: BlockEntries, axis: Axis, wrong: Tensor) -> bool:
-    return int(seen.wrong.sum()) >= _MOSTLY * int((_nonzero(seen) & broadcast_along(axis, wrong)).sum())
-
-
-def _nonzero(seen: BlockEntries) -> Tensor:
-    return (seen.claimed != 0) | ~seen.zero
+    Returns None if more than `limit` elements are wrong, or too few others are right.
+    """
+    nonzero, wrong = (seen.claimed != 0) | seen.nonzero, seen.wrong.any(1 - axis.value)
+    count, right = int(wrong.sum()), int((nonzero.any(1 - axis.value) & ~wrong).sum())
+    if count > limit or right < (_RIGHT_BESIDE_ONE if count == 1 else RIGHT_PER_WRONG * count):
+        return None
+    mostly = int(seen.wrong.sum()) >= _MOSTLY * int((nonzero & broadcast_along(axis, wrong)).sum())
+    return wrong if mostly else None
 
 
 def _wrong_entries(seen: BlockEntries) -> Diagnosis | None:
@@ -78,18 +72,18 @@ def _wrong_entries(seen: BlockEntries) -> Diagnosis | None:
 
 def _wrong_elements(seen: BlockEntries, axis: Axis) -> Diagnosis | None:
     """Detect a few inputs with all entries wrong, or a few outputs with all entries wrong by one factor each."""
-    wrong, right = _wrong_and_right(seen, axis)
-    count = int(wrong.sum())
-    if not _are_few(count, right, MAX_WRONG) or not _mostly_wrong(seen, axis, wrong):
+    wrong = _few_wrong(seen, axis, MAX_WRONG)
+    share = None if wrong is None else share_inside(seen, broadcast_along(axis, wrong))
+    if wrong is None or share is None:
         return None
-    share = share_inside(seen, broadcast_along(axis, wrong))
     positions = wrong.nonzero().flatten().tolist()
-    factor_texts = [_factor_text(seen, broadcast_along(axis, _one_hot(wrong, at))) for at in positions]
-    if share is None or (axis is Axis.OUTPUT and "" in factor_texts):
+    places = torch.arange(len(wrong), device=wrong.device)
+    factor_texts = [_factor_text(seen, broadcast_along(axis, places == at)) for at in positions]
+    if axis is Axis.OUTPUT and "" in factor_texts:
         return None
-    block, noun = block_along(seen.block, axis), "elements" if axis is Axis.INPUT else "outputs"
+    block = block_along(seen.block, axis)
     words = [f"{element_name(block, at)}{factor_text}" for at, factor_text in zip(positions, factor_texts, strict=True)]
-    text = f"{differ_text(count, total(block.shape), noun)}, in all entries: {listed(words)}"
+    text = f"{count_text(axis, wrong)}, in all entries: {listed(words)}"
     return Diagnosis(cause=SINGLE_ELEMENTS, explanation=text, share=share)
 
 
@@ -99,12 +93,6 @@ def _factor_text(seen: BlockEntries, inside: Tensor) -> str:
     if ratio is None or not has_factor(seen, inside.expand_as(seen.wrong), ratio.value):
         return ""
     return f", where analytic = {factor_in_words(ratio)[1]}" if ratio.value else ", where analytic = 0"
-
-
-def _one_hot(coordinates: Tensor, position: int) -> Tensor:
-    mask = coordinates.new_zeros(len(coordinates))
-    mask[position] = True
-    return mask
 
 
 def one_element(projections: RandomProjections) -> Diagnosis | None:
