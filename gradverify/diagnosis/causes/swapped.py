@@ -40,27 +40,20 @@ def swapped_outputs(compared: ComparedBlock) -> Diagnosis | None:
 def _swapped_rows(evidence: Evidence) -> Diagnosis | None:
     """Detect two outputs of equal shape with some rows exchanged between their blocks."""
     of, whole, columns = evidence.of, evidence.jacobians, evidence.wrt.coordinates
-    candidates = (
-        block
-        for block in whole.outputs
-        if block.tensor != of.tensor and (block.shape, block.step) == (of.shape, of.step)
-    )
-    for other in candidates if of.step == 1 else ():
+    for other in whole.outputs if of.step == 1 else ():
+        if other.tensor == of.tensor or (other.shape, other.step) != (of.shape, of.step):
+            continue
         rows = whole.wrong[of.coordinates, columns].any(1) | whole.wrong[other.coordinates, columns].any(1)
         shares = [_share_of_rows(evidence, of, other, rows), _share_of_rows(evidence, other, of, rows)]
-        if None not in shares:
-            share = min(share for share in shares if share is not None)
-            return _rows_diagnosis(evidence, other, rows, share)
+        if None in shares:
+            continue
+        positions = rows.nonzero().flatten().tolist()
+        names = listed([element_name(of, row) for row in positions])
+        where = f" in {len(positions)} of {len(rows)} entries, {names}" if len(positions) < len(rows) else ""
+        text = f"analytic of {of.name} by {evidence.wrt.name} is numeric of {other.name}{where}"
+        text = f"{text}: there the cotangents are taken in the wrong order"
+        return diagnosed(SWAPPED_OUTPUTS, text, min(share for share in shares if share is not None))
     return None
-
-
-def _rows_diagnosis(evidence: Evidence, other: Block, rows: Tensor, share: float) -> Diagnosis | None:
-    """Return the diagnosis of an output with some rows exchanged, (m,) bool, in the block of one input."""
-    of, positions = evidence.of, rows.nonzero().flatten().tolist()
-    text = f"analytic of {of.name} by {evidence.wrt.name} is numeric of {other.name}"
-    if len(positions) < len(rows):
-        text += f" in {len(positions)} of {len(rows)} entries, {listed([element_name(of, row) for row in positions])}"
-    return diagnosed(SWAPPED_OUTPUTS, f"{text}: there the cotangents are taken in the wrong order", share)
 
 
 def _share_of_rows(evidence: Evidence, block: Block, source: Block, rows: Tensor) -> float | None:
