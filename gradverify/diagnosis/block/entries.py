@@ -13,7 +13,7 @@ from gradverify.case import Tolerances
 from gradverify.core.decide.compare import relative_tolerance
 from gradverify.core.estimate.samples import BAR_FACTOR
 from gradverify.core.model.coordinates import Block
-from gradverify.diagnosis.block.value_or_position import permuted_block
+from gradverify.diagnosis.block.value_or_position import Permuted, permuted_block
 from gradverify.diagnosis.naming.wording import diagnosed
 from gradverify.evidence import Diagnosis, Evidence, part_of
 
@@ -76,7 +76,7 @@ class BlockEntries:
     tolerated_share: float  # share of right nonzero entries whose error exceeds error bars and rounding
     largest_error: float  # largest error of a wrong entry; squares are taken relative to it to avoid underflow
     squared_error: float  # sum over the wrong entries of (error / largest)²
-    permuted: Callable[[], Evidence | None]  # the block at the permuted input; computed at the first call
+    permuted: Callable[[], Permuted | None]  # the block at the permuted input; computed at the first call
 
     @property
     def nonzero(self) -> Tensor:

@@ -20,10 +20,14 @@ from gradverify.evidence import Evidence, evidence_of, jacobian_pair
 
 def evidence_at(evidence: Evidence, point: Tensor) -> Evidence | None:
     """Return the block with its input at `point` (n,) and all other inputs unchanged; None if it is not known there."""
-    try:
-        return evidence_in(_problem_at(evidence, point), evidence.of.name, evidence.wrt.name, Settings())
-    except GradverifyError:
-        return None
+    return _known_evidence(evidence, _problem_at(evidence, point))
+
+
+def evidence_scaled(evidence: Evidence, factor: float) -> Evidence | None:
+    """Return the block with all inputs times a factor; None if it is not known there."""
+    problem = evidence.backward.problem
+    primals = tuple(replace(primal, tensor=primal.tensor * factor) for primal in problem.primals)
+    return _known_evidence(evidence, replace(problem, primals=primals))
 
 
 def evidence_in(problem: Problem, of: str, wrt: str, settings: Settings) -> Evidence | None:
@@ -50,6 +54,13 @@ def outputs_at(evidence: Evidence, point: Tensor) -> Tensor | None:
     except EvaluationError:
         return None
     return outputs[evidence.of.coordinates].to(evidence.device).double() if len(outputs) >= evidence.of.stop else None
+
+
+def _known_evidence(evidence: Evidence, problem: Problem) -> Evidence | None:
+    try:
+        return evidence_in(problem, evidence.of.name, evidence.wrt.name, Settings())
+    except GradverifyError:
+        return None
 
 
 def _problem_at(evidence: Evidence, point: Tensor) -> Problem:

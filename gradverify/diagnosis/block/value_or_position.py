@@ -8,19 +8,20 @@ permuted, both Jacobians are computed again, and a region of values has to conta
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from gradverify.core.decide.verdict import Code
 from gradverify.core.model.coordinates import total
-from gradverify.diagnosis.block.shifted_problem import evidence_at
+from gradverify.diagnosis.block.shifted_problem import evidence_at, evidence_scaled
 from gradverify.diagnosis.naming.region import Region
 from gradverify.diagnosis.naming.variables import Axis, input_and_output_values, variables
 from gradverify.evidence import Evidence
 
 _LARGEST = 64  # entries of the input and of the output: in larger tensors a coincidence is unlikely
-_SCALE = 1.25  # factor on the input at which a derivative that depends on it is another one
+_SCALE = 1.25  # factor on all inputs at which a derivative that depends on them is another one
 _SAME = 1e-5  # relative difference of derivatives that count as equal
 _ZERO = 1e-9  # of the largest entry: anything smaller is zero
 _SEVERAL = 2  # coordinates that a decision needs
@@ -30,8 +31,16 @@ _EXCEPTIONS = 10  # one in so many coordinates may contradict
 MarkEntries = Callable[[Tensor, Tensor], Tensor]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Permuted:
+    """A block after the entries of its input changed places."""
+
+    evidence: Evidence
+    ignored: bool  # the derivative changed but the claims did not, so wrong entries cannot move with the values
+
+
 def follows_values(
-    permuted: Callable[[], Evidence | None],
+    permuted: Callable[[], Permuted | None],
     axis: Axis,
     wrong: Tensor,
     region: Region,
@@ -40,11 +49,12 @@ def follows_values(
     """Return True if a region contains the coordinates with wrong entries after the values of the input changed places.
 
     With `marks`, it has to contain those with marked entries instead. Returns False if these are the same coordinates
-    `wrong` (k,) as before, None if neither is clear. `permuted` returns the block at the permuted input.
+    `wrong` (k,) as before, unless backward ignores the values; None if neither is clear.
     """
-    there = permuted() if region.membership is not None else None
-    if there is None or region.membership is None:
+    found = permuted() if region.membership is not None else None
+    if found is None or region.membership is None:
         return None
+    there = found.evidence
     marked = there.wrong if marks is None else marks(there.claimed, there.numeric)
     predicted = region.membership({variable.name: variable.values for variable in variables(there, axis)})
     if predicted is None:
@@ -58,7 +68,7 @@ def follows_values(
     wrong_there = (marked & nonzero & known).any(across)
     if _agree(inside, wrong_there, usable & sure):
         return True
-    return False if _agree(wrong, wrong_there, usable) else None
+    return False if not found.ignored and _agree(wrong, wrong_there, usable) else None
 
 
 def _agree(expected: Tensor, found: Tensor, usable: Tensor) -> bool:
@@ -68,28 +78,25 @@ def _agree(expected: Tensor, found: Tensor, usable: Tensor) -> bool:
     )
 
 
-def permuted_block(evidence: Evidence) -> Evidence | None:
-    """Return both Jacobians at the permuted input; None if they cannot be computed, or backward ignores the point."""
-    problem = evidence.backward.problem
-    if max(total(evidence.of.shape), total(evidence.wrt.shape)) > _LARGEST or problem.order > 1:
+def permuted_block(evidence: Evidence) -> Permuted | None:
+    """Return the block at the permuted input; None if large, unknown there, or if backward ignores all inputs."""
+    if max(total(evidence.of.shape), total(evidence.wrt.shape)) > _LARGEST or evidence.backward.problem.order > 1:
         return None
     values = input_and_output_values(evidence)[0][evidence.wrt.coordinates]
     order = torch.randperm(len(values), generator=torch.Generator().manual_seed(0)).to(values.device)
     point = values.clone()
     point[order] = values[order.roll(1)]  # a cyclic permutation, so that every entry changes its position
     there = evidence_at(evidence, point)
-    if there is None or (torch.equal(there.claimed, evidence.claimed) and _is_constant(evidence, values)):
+    if there is None:
         return None
-    return there
+    if torch.equal(there.claimed, evidence.claimed) and _ignores(evidence, evidence_scaled(evidence, _SCALE)):
+        return None
+    return Permuted(evidence=there, ignored=_ignores(evidence, there))
 
 
-def _is_constant(evidence: Evidence, values: Tensor) -> bool:
-    """True if backward ignores the point: scaling the input changes the derivative, but not the claims.
-
-    Then the wrong entries at the permuted input are no evidence.
-    """
-    scaled = evidence_at(evidence, _SCALE * values)
-    if scaled is None or not torch.equal(scaled.claimed, evidence.claimed):
+def _ignores(evidence: Evidence, there: Evidence | None) -> bool:
+    """True if the derivative changes from one point to another but the claims do not."""
+    if there is None or not torch.equal(there.claimed, evidence.claimed):
         return False
-    change = (scaled.numeric - evidence.numeric).abs()
-    return bool((change > _SAME * evidence.numeric.abs().max() + scaled.bar + evidence.bar).any())
+    change = (there.numeric - evidence.numeric).abs()
+    return bool((change > _SAME * evidence.numeric.abs().max() + there.bar + evidence.bar).any())
