@@ -14,8 +14,8 @@ from torch.autograd.gradcheck import GradcheckError
 
 from gradverify.case import Settings, TorchGradcheck
 from gradverify.checks.registry import run_check
-from gradverify.core.model.limits import Deadline, OutOfTime, deadline_in, require_time
 from gradverify.core.model.problem import bind
+from gradverify.deadline import Deadline, OutOfTime, deadline_in, require_time
 from gradverify.diagnosis.diagnose import diagnose
 from gradverify.result import CheckResult, Verdict
 from tests.zoo.specimen import Specimen

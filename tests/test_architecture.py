@@ -12,7 +12,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "gradverify"
 
 # Each room and the rooms it may import from; everything may import the ground floor.
-GROUND = {"errors", "result", "case", "serial", "catalogue", "problem", "paths", "size", "usage", "formula"}
+GROUND = {"errors", "result", "case", "serial", "catalogue", "problem", "paths", "size", "usage", "formula", "deadline"}
 MAY_IMPORT = {
     "errors": set(),
     "catalogue": set(),
@@ -23,6 +23,7 @@ MAY_IMPORT = {
     "usage": set(),
     "result": {"serial", "errors", "usage"},
     "case": {"result", "errors", "usage"},
+    "deadline": {"result"},
     "problem": {"result"},
     "interception": set(),
     "core": GROUND | {"interception"},

@@ -14,8 +14,8 @@ from gradverify.case import Settings, TargetKind, Tolerances, TorchGradcheck, de
 from gradverify.checks.parity import check as parity
 from gradverify.checks.registry import CHECKS
 from gradverify.core.model.generators import restored_generators
-from gradverify.core.model.limits import Deadline, deadline_in
 from gradverify.core.model.problem import Problem, bind, gpus_of
+from gradverify.deadline import Deadline, deadline_in
 from gradverify.errors import InputError
 from gradverify.paths import shown_from_here
 from gradverify.report.notebook import case_html, case_text

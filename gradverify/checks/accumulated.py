@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from gradverify.checks.failures import inconclusive, skipped
-from gradverify.core.model.limits import OutOfTime
 from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import Tape, record, vjp
+from gradverify.deadline import OutOfTime
 from gradverify.errors import EvaluationError
 from gradverify.result import CheckResult, Verdict
 

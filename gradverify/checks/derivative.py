@@ -30,10 +30,10 @@ from gradverify.core.decide.worst_entries import Entries
 from gradverify.core.forward.repeatable import Repeatable
 from gradverify.core.jacobians import Investigation, investigate
 from gradverify.core.model.coordinates import blocks
-from gradverify.core.model.limits import OutOfTime, keeping
 from gradverify.core.model.problem import Named, Problem
 from gradverify.core.model.tape import Tape, record
 from gradverify.core.strategy.random_sketch import UnfinishedSearch, UnnamedError
+from gradverify.deadline import OutOfTime, keeping
 from gradverify.evidence import Diagnose, Diagnosis, JacobianPair, LargeBlock, evidence_of, jacobian_pair, undiagnosed
 from gradverify.result import CheckResult, ElementVerdict, Finding, Method, Verdict
 

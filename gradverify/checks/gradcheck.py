@@ -26,9 +26,9 @@ from gradverify.checks.torch_gradcheck import run_gradcheck
 from gradverify.checks.untracked import containers_seen, never_called, with_reasons
 from gradverify.core.decide.context import unchanged
 from gradverify.core.forward.repeatable import Repeatable, made_repeatable
-from gradverify.core.model.limits import keeping
 from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import record
+from gradverify.deadline import keeping
 from gradverify.errors import EvaluationError
 from gradverify.evidence import Diagnose, undiagnosed
 from gradverify.result import CheckResult, Finding, Verdict

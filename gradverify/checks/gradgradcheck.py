@@ -28,9 +28,10 @@ from gradverify.core.forward.length_scales import scales
 from gradverify.core.forward.noise import measure
 from gradverify.core.forward.repeatable import Repeatable, made_repeatable
 from gradverify.core.forward.sampler import Sampler, sampler
-from gradverify.core.model.limits import chunks, keeping
+from gradverify.core.model.limits import chunks
 from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import Rejected, has_once_differentiable, record, vjp, vjp_problem
+from gradverify.deadline import keeping
 from gradverify.errors import EvaluationError
 from gradverify.evidence import Diagnose, undiagnosed
 from gradverify.result import CheckResult, Verdict

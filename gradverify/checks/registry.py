@@ -16,8 +16,9 @@ from gradverify.checks.failures import failed_call, inconclusive, not_dense, ski
 from gradverify.checks.parity import check as parity
 from gradverify.checks.reference import check as reference
 from gradverify.core.model.generators import seed_everywhere
-from gradverify.core.model.limits import OutOfTime, keep_freed_memory
+from gradverify.core.model.limits import keep_freed_memory
 from gradverify.core.model.problem import Meter, Problem
+from gradverify.deadline import OutOfTime
 from gradverify.errors import EvaluationError
 from gradverify.evidence import Diagnose, undiagnosed
 from gradverify.result import CheckResult

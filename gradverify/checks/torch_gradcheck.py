@@ -14,9 +14,9 @@ from torch.autograd.gradcheck import GradcheckError
 from gradverify.case import Settings, TorchGradcheck
 from gradverify.checks.failures import first_line
 from gradverify.core.model.coordinates import coordinates_in
-from gradverify.core.model.limits import OutOfTime
 from gradverify.core.model.problem import Meter, Problem, call, fresh
 from gradverify.core.model.tape import Tape, call_on_leaves
+from gradverify.deadline import OutOfTime
 from gradverify.errors import USER_ERRORS, EvaluationError
 from gradverify.result import TorchOutcome, Verdict
 

@@ -11,7 +11,6 @@ from gradverify.core.decide.comparison import KEPT, Comparison, is_accepted
 from gradverify.core.decide.context import MeasuredProblem, Reconsider, measure_problem
 from gradverify.core.forward.repeatable import Repeatable, as_rounded, in_double
 from gradverify.core.forward.sampler import Sampler
-from gradverify.core.model.limits import OutOfTime
 from gradverify.core.strategy.columnwise import (
     compare_after_sums,
     compare_by_structure,
@@ -21,6 +20,7 @@ from gradverify.core.strategy.columnwise import (
 from gradverify.core.strategy.elementwise import compare_elementwise
 from gradverify.core.strategy.random_sketch import UnnamedError, compare_by_random_sums
 from gradverify.core.tuning import RESULT_UNITS
+from gradverify.deadline import OutOfTime
 from gradverify.errors import EvaluationError
 from gradverify.result import Method
 

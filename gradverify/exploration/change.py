@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from gradverify.case import Case
-from gradverify.core.model.limits import Deadline
+from gradverify.deadline import Deadline
 from gradverify.exploration.inputs import is_fixed, tensor_at, tensor_inputs, with_tensor
 from gradverify.exploration.tools import Tools
 

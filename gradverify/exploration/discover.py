@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gradverify.case import Case
-from gradverify.core.model.limits import OutOfTime
+from gradverify.deadline import OutOfTime
 from gradverify.exploration.attempt import Attempt, attempt, codes, confirmed, entries, failing_like, suspect_like
 from gradverify.exploration.change import Base, Change
 from gradverify.exploration.inputs import tensor_at, tensor_inputs

@@ -11,7 +11,7 @@ from typing import Any
 
 from gradverify.case import Case, Exploring, Trying
 from gradverify.checks import gradgradcheck
-from gradverify.core.model.limits import OutOfTime, deadline_in
+from gradverify.deadline import OutOfTime, deadline_in
 from gradverify.exploration.attempt import Attempt, attempt, checks_of, confirmed
 from gradverify.exploration.change import Base, Change, Watching
 from gradverify.exploration.discover import failure, is_same, question

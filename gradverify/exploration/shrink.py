@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gradverify.case import Case, Layout, Values
-from gradverify.core.model.limits import OutOfTime
+from gradverify.deadline import OutOfTime
 from gradverify.exploration.attempt import Fails
 from gradverify.exploration.change import Base
 from gradverify.exploration.dims import dimensions, with_size

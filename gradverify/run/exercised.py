@@ -13,9 +13,9 @@ from torch import Tensor
 
 from gradverify.checks.contract.nodes import class_of, custom_nodes
 from gradverify.core.model.generators import forward_seed, seed_everywhere
-from gradverify.core.model.limits import OutOfTime, is_late
 from gradverify.core.model.problem import Meter, Problem
 from gradverify.core.model.tape import record, vjp
+from gradverify.deadline import OutOfTime, is_late
 from gradverify.errors import USER_ERRORS
 from gradverify.exploration.exercised.functions import functions_of, functions_together
 from gradverify.exploration.exercised.uncovered import may_be_uncovered, uncovered

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from gradverify.case import Absence, Case, ListInput, Literal, TensorInput, Trying, Values
-from gradverify.core.model.limits import Deadline
 from gradverify.core.model.problem import Problem
+from gradverify.deadline import Deadline
 from gradverify.errors import InputError, what_is_lacking
 from gradverify.problem import ran_out_of_time
 from gradverify.result import CaseResult, CheckResult, Exploration, Source, Verdict, worst

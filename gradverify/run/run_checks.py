@@ -10,8 +10,8 @@ from gradverify.checks import gradcheck, gradgradcheck
 from gradverify.checks.failures import skipped
 from gradverify.checks.reference import check as reference
 from gradverify.checks.registry import run_check
-from gradverify.core.model.limits import Deadline, seconds_left
 from gradverify.core.model.problem import Problem
+from gradverify.deadline import Deadline, seconds_left
 from gradverify.diagnosis.diagnose import diagnose
 from gradverify.problem import ran_out_of_time
 from gradverify.result import CheckResult

@@ -8,7 +8,7 @@ from importlib import import_module
 import torch
 
 from gradverify.case import Absence, Case, Target, TargetProblem
-from gradverify.core.model.limits import Deadline
+from gradverify.deadline import Deadline
 from gradverify.errors import NotOnThisMachine
 from gradverify.paths import shown_from_here
 from gradverify.run.arguments import seed_everything

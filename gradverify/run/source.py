@@ -12,9 +12,9 @@ import torch
 
 from gradverify.checks.contract.nodes import class_of, custom_nodes
 from gradverify.core.model.generators import restored_generators
-from gradverify.core.model.limits import OutOfTime
 from gradverify.core.model.problem import Problem, gpus_of
 from gradverify.core.model.tape import record
+from gradverify.deadline import OutOfTime
 from gradverify.paths import shown_path
 from gradverify.result import Source
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import torch
 
-from gradverify.core.model.limits import deadline_before_kill
+from gradverify.deadline import deadline_before_kill
 from gradverify.result import CaseResult
 from gradverify.run.crash_report import crash_dumps_to, dump_before
 from gradverify.run.framing import receive_frame, send_frame

@@ -13,7 +13,7 @@ from benchmarks.slow import Measured, measured, row_of, summary
 from benchmarks.slow_costs import Cost, CountedCalls, our_cost, torch_cost
 from benchmarks.slow_stages import stage_table
 from benchmarks.slow_subject import Slow, Variant, slow, with_factor
-from gradverify.core.model.limits import Deadline, OutOfTime, deadline_in
+from gradverify.deadline import Deadline, OutOfTime, deadline_in
 from gradverify.result import Verdict
 from tests.zoo.small_functions import Exp
 from tests.zoo.specimen import normal

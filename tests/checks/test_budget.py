@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gradverify.checks.registry import run_check
 from gradverify.core.model import limits
-from gradverify.core.model.limits import Deadline
+from gradverify.deadline import Deadline
 from gradverify.diagnosis.diagnose import diagnose
 from gradverify.result import CheckResult, Verdict
 from gradverify.run.run_checks import run_checks, share

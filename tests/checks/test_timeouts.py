@@ -14,7 +14,7 @@ from torch import Tensor
 from gradverify.case import Settings, TorchGradcheck
 from gradverify.checks.registry import run_check
 from gradverify.core.model import limits
-from gradverify.core.model.limits import Deadline
+from gradverify.deadline import Deadline
 from gradverify.diagnosis.diagnose import diagnose
 from gradverify.result import CheckResult, Verdict
 from tests.core.running_sums import one_column, one_entry, point, running

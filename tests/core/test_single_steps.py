@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from gradverify.core.model.limits import Deadline, OutOfTime
+from gradverify.deadline import Deadline, OutOfTime
 from gradverify.result import Verdict
 from tests.core.support import (
     gradcheck,

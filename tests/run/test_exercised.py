@@ -11,8 +11,8 @@ import torch
 
 import gradverify
 from gradverify.case import Case, Literal
-from gradverify.core.model.limits import deadline_in
 from gradverify.core.model.problem import Problem, bind
+from gradverify.deadline import deadline_in
 from gradverify.result import CaseResult, Verdict
 from gradverify.run import exercised
 from gradverify.run.exercised import not_exercised

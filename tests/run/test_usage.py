@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from gradverify.core.model.limits import deadline_in
 from gradverify.core.model.problem import Problem, bind
+from gradverify.deadline import deadline_in
 from gradverify.run.call import Call
 from gradverify.run.reference import with_reference
 from gradverify.run.usage.measure import measure, with_times

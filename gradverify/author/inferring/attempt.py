@@ -13,9 +13,9 @@ from gradverify.author.inferring.model import Question
 from gradverify.case import Case
 from gradverify.checks.contract.nodes import custom_nodes, recorded_exchanges
 from gradverify.checks.contract.returned import is_summed
-from gradverify.core.model.limits import Deadline
 from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import Rejected, record, vjp
+from gradverify.deadline import Deadline
 from gradverify.errors import EvaluationError, GradverifyError
 from gradverify.run.arguments import seed_everything
 from gradverify.run.build import build

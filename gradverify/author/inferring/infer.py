@@ -18,7 +18,7 @@ from gradverify.author.inferring.naming import shared_names, with_sizes
 from gradverify.author.inferring.roles import Kind
 from gradverify.author.inferring.search import Record, Success, search, unmakeable
 from gradverify.author.inferring.uses import Uses, undifferentiated, uses_of
-from gradverify.core.model.limits import Deadline, OutOfTime, deadline_in
+from gradverify.deadline import Deadline, OutOfTime, deadline_in
 from gradverify.run.load import LoadError, find
 from gradverify.run.siblings import importable
 from gradverify.run.signature import forward_parameters

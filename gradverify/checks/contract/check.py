@@ -17,9 +17,9 @@ from gradverify.checks.contract.subject import Subject, with_first_gradients, wi
 from gradverify.checks.failures import evaluations, not_dense, nothing_to_differentiate, skipped
 from gradverify.checks.untracked import containers_seen, never_called, without_backward
 from gradverify.core.backward.vjps import Reuse
-from gradverify.core.model.limits import OutOfTime
 from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import record
+from gradverify.deadline import OutOfTime
 from gradverify.result import CheckResult, Finding, Verdict, worst
 
 NAME = "contract"

@@ -41,9 +41,9 @@ from gradverify.checks.reference.outputs import incomparable, wrong_kind
 from gradverify.checks.reference.own_gradient import wrong_gradient
 from gradverify.checks.wording import entries_text
 from gradverify.core.model.generators import forward_seed
-from gradverify.core.model.limits import keeping
 from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import Tape, record_all
+from gradverify.deadline import keeping
 from gradverify.errors import EvaluationError
 from gradverify.evidence import Diagnose, undiagnosed
 from gradverify.result import CheckResult, Finding, Verdict, worst

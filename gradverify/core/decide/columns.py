@@ -18,8 +18,9 @@ from gradverify.core.decide.stairs import excuse_stairs
 from gradverify.core.decide.verdict import Code, Judged, Part, Parts, Reason, copy_of, decide, of_rows, put, stacked
 from gradverify.core.estimate import richardson
 from gradverify.core.estimate.stencil import Stencil, sample_stencil
-from gradverify.core.model.limits import HELD, OutOfTime, chunks
+from gradverify.core.model.limits import HELD, chunks
 from gradverify.core.model.magnitudes import all_set, any_set
+from gradverify.deadline import OutOfTime
 
 # (context, column groups (C,), verdicts (C, m) on them) -> verdicts; only mismatches change
 Excuse = Callable[[JudgingContext, Tensor, Judged], Judged]

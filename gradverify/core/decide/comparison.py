@@ -16,8 +16,9 @@ from gradverify.core.decide.verdict import ACCEPTED, WRONG, Code, Judged, Parts,
 from gradverify.core.decide.worst_entries import Entries, EntryIndices, belongs_to, entries_of, worst_of
 from gradverify.core.forward.sampler import output_indices
 from gradverify.core.model.coordinates import Block
-from gradverify.core.model.limits import OutOfTime, rows_at_once
+from gradverify.core.model.limits import rows_at_once
 from gradverify.core.model.magnitudes import any_set
+from gradverify.deadline import OutOfTime
 
 KEPT = 4_000_000  # entries up to which the whole Jacobian is held: if compared densely, and for the diagnosis
 

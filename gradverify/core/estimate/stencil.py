@@ -21,7 +21,8 @@ from gradverify.core.forward.length_scales import LengthScales
 from gradverify.core.forward.noise import SAMPLE_DISTANCES, Noise, first_direction, measure, noise_from_samples
 from gradverify.core.forward.sampler import Sampler, first_linear, is_double, representable
 from gradverify.core.forward.step_noise import with_stairs
-from gradverify.core.model.limits import AT_ONCE, FEW_INPUTS, OutOfTime, require_time
+from gradverify.core.model.limits import AT_ONCE, FEW_INPUTS
+from gradverify.deadline import OutOfTime, require_time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,8 +20,9 @@ from gradverify.core.forward.batch_stacking import (
     stacked,
 )
 from gradverify.core.forward.sampler import Sampler, difference_in_units, outputs_at
-from gradverify.core.model.limits import AT_ONCE, HELD, OutOfTime
+from gradverify.core.model.limits import AT_ONCE, HELD
 from gradverify.core.model.problem import call
+from gradverify.deadline import OutOfTime
 from gradverify.errors import EvaluationError
 from gradverify.interception import plain_forwards
 

@@ -1,21 +1,14 @@
-"""Limits of time and memory: when a case has to end, and how many numbers are processed at a time."""
+"""Limits of memory: how many numbers are held, and processed at a time."""
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from gradverify.result import CheckResult
-
-_EARLY, _EARLY_PART = 1.0, 0.1  # seconds, and fraction of the limit: a worker must report before it is killed
 _LARGEST_THRESHOLD = (1 << 25) - (1 << 16)  # bytes: glibc's limit of 32 MiB, less 64 KiB for its headers
 SUBSET = 1 << 14  # numbers whose median stands for that of more
 FEW_INPUTS = 32  # input coordinates: with fewer, each is perturbed alone, and no sparsity is looked for
@@ -25,63 +18,6 @@ AT_ONCE = 1 << 17  # numbers in the points and outputs of one call: for more, si
 _PORTION_ON_CPU = 1 << 15  # numbers per portion on the CPU: a dozen vectors of this length fit in a cache
 _PORTIONS_OF_ROWS = 2  # portions: that many rows of a matrix are quicker processed together
 _PORTION_ELSEWHERE = 1 << 20  # numbers per portion on other devices, where launching a kernel costs as much for fewer
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deadline:
-    """A time limit that is running."""
-
-    at: float  # when it ends, by time.monotonic()
-    seconds: float  # the time limit
-    share_of: float | None = None  # seconds that the limit is a share of; None if it is no share
-
-
-class OutOfTime(KeyboardInterrupt):
-    """The time limit has passed; a KeyboardInterrupt, so that `except Exception` in user code does not catch it."""
-
-    def __init__(self, deadline: Deadline, found: CheckResult | None = None, reached: str = "") -> None:
-        self.deadline = deadline
-        self.found = found  # partial result of the check, None if it has none
-        whole = "" if deadline.share_of is None else f" of {deadline.share_of:g}"
-        super().__init__(f"timed out after {deadline.seconds:g}{whole} s{reached and f': {reached}'}")
-
-
-def deadline_in(seconds: float) -> Deadline:
-    """Return a deadline that ends `seconds` from now."""
-    return Deadline(at=time.monotonic() + seconds, seconds=seconds)
-
-
-def deadline_before_kill(seconds: float) -> Deadline:
-    """Return a deadline shortly before a worker that starts now and may run for `seconds` is killed."""
-    early = min(_EARLY, _EARLY_PART * seconds)
-    return Deadline(at=time.monotonic() + seconds - early, seconds=seconds)
-
-
-def seconds_left(deadline: Deadline | None) -> float:
-    """Return the seconds until the deadline, infinity if there is none."""
-    return math.inf if deadline is None else deadline.at - time.monotonic()
-
-
-def require_time(deadline: Deadline | None) -> None:
-    """Raise OutOfTime if the deadline has passed."""
-    if deadline is not None and seconds_left(deadline) <= 0:
-        raise OutOfTime(deadline)
-
-
-def is_late(deadline: Deadline | None) -> bool:
-    """Return True if more than half of the time limit has passed."""
-    return deadline is not None and seconds_left(deadline) < deadline.seconds / 2
-
-
-@contextmanager
-def keeping(found: CheckResult) -> Iterator[None]:
-    """Attach `found` to an OutOfTime raised in this block, unless it already has a result."""
-    try:
-        yield
-    except OutOfTime as error:
-        if error.found is None:
-            error.found = found
-        raise
 
 
 def uninitialised_rows(rows: int, like: Tensor) -> Tensor:

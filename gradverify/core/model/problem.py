@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from gradverify.core.model.generators import seed_everywhere
-from gradverify.core.model.limits import Deadline, require_time
 from gradverify.core.model.tensor_kinds import (
     as_plain,
     copied,
@@ -21,6 +20,7 @@ from gradverify.core.model.tensor_kinds import (
     readable,
     why_unreadable,
 )
+from gradverify.deadline import Deadline, require_time
 from gradverify.errors import USER_ERRORS, EvaluationError
 
 NARROW = (torch.bfloat16, torch.float16, torch.float32)  # dtypes with fewer digits than float64, coarsest first

@@ -18,7 +18,6 @@ from gradverify.core.decide.verdict import Code
 from gradverify.core.estimate.column_groups import single_columns
 from gradverify.core.forward.sampler import restricted_to_outputs
 from gradverify.core.model.coordinates import zero_outside
-from gradverify.core.model.limits import Deadline, OutOfTime, require_time
 from gradverify.core.model.magnitudes import all_set, any_set
 from gradverify.core.strategy.bisection import CachedRows, Suspect, single_wrong_column, wrong_columns, wrong_rows
 from gradverify.core.strategy.random_sums import (
@@ -29,6 +28,7 @@ from gradverify.core.strategy.random_sums import (
     split_into_blocks,
     sum_difference,
 )
+from gradverify.deadline import Deadline, OutOfTime, require_time
 from gradverify.errors import GradverifyError
 
 _COLUMNS = 8  # wrong columns that are named in all blocks together, and at least one in each

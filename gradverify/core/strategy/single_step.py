@@ -33,8 +33,9 @@ from gradverify.core.forward.noise import Noise
 from gradverify.core.forward.sampler import Sampler, first_linear, is_double
 from gradverify.core.model.coordinates import zero_outside
 from gradverify.core.model.generators import random_magnitudes
-from gradverify.core.model.limits import OutOfTime, chunks, portion, rows_at_once
+from gradverify.core.model.limits import chunks, portion, rows_at_once
 from gradverify.core.model.magnitudes import all_set, any_set
+from gradverify.deadline import OutOfTime
 
 # Distances along the direction, in length scales. Curvature below the noise at the long one is far below it at
 # LONG_STEP; variation on a shorter length shows at the short one.

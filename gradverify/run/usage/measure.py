@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
-from gradverify.core.model.limits import OutOfTime, is_late
 from gradverify.core.model.problem import Problem
+from gradverify.deadline import OutOfTime, is_late
 from gradverify.errors import USER_ERRORS, InputError
 from gradverify.run.describe_exception import describe
 from gradverify.run.usage.memory import MemoryUse, memory_of

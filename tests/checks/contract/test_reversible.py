@@ -7,7 +7,7 @@ import torch
 from torch.autograd import Function
 
 from gradverify.core.forward.repeatable import Repeatable
-from gradverify.core.model.limits import OutOfTime, deadline_in
+from gradverify.deadline import OutOfTime, deadline_in
 from gradverify.errors import EvaluationError
 from gradverify.result import Verdict
 from tests.checks.contract import reversible
