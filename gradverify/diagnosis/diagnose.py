@@ -37,11 +37,9 @@ from gradverify.diagnosis.causes.missing_term_summand import (
 from gradverify.diagnosis.causes.outside_slopes import outside_slopes
 from gradverify.diagnosis.causes.permuted import (
     permuted,
-    permuted_in_sums,
+    rearranged_in_sums,
     shifted,
-    shifted_in_sums,
     transposed,
-    transposed_in_sums,
 )
 from gradverify.diagnosis.causes.single_elements import few_elements, few_entries, one_element, single_elements
 from gradverify.diagnosis.causes.straight_through import straight_through
@@ -146,9 +144,7 @@ _IN_SUMS: tuple[Callable[[RandomProjections], Diagnosis | None], ...] = (
 # Then those that a sample of columns and rows suggests.
 _IN_SAMPLE: tuple[Callable[[SampledLines], Diagnosis | None], ...] = (
     missing_broadcast_sum_in_sums,
-    transposed_in_sums,
-    shifted_in_sums,
-    permuted_in_sums,
+    rearranged_in_sums,
     confined_to_places,
     missing_term_in_sums,
     few_elements,

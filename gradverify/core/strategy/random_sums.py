@@ -177,17 +177,21 @@ def sum_difference_at(
 def best_slope(
     measured: MeasuredProblem, cotangents: Tensor, direction: Tensor, known: Estimate | None = None
 ) -> Estimate:
-    """Return the slopes along a direction, from smaller steps if curvature spoils the larger ones.
+    """Return the slopes along a direction, from smaller steps if curvature spoils the larger ones, and noise less.
 
     `known` are those from the first, largest steps, if they have been computed.
     """
-    best = found = known or directional_derivative(measured.sampled, measured.noise, direction, LONG_STEP)
+    sampled, noise, squares = measured.sampled, measured.noise, cotangents.square()
+    best = found = known or directional_derivative(sampled, noise, direction, LONG_STEP)
+    bar = _bar_of_sums(cotangents, best)
+    least = float((squares @ noise.level.square()).sqrt().sum()) * NOISE_FACTOR * 2.0 ** (DEPTH - 2)  # times the step
     for first in _SMALLER_STEPS:
-        size = float((cotangents.square() @ found.value.nan_to_num(0.0, 0.0, 0.0).square()).sqrt().sum())
-        if _bar_of_sums(cotangents, best) <= _SHARP * size:
+        size = float((squares @ found.value.nan_to_num(0.0, 0.0, 0.0).square()).sqrt().sum())
+        if bar <= max(_SHARP * size, least / first):
             break
-        found = directional_derivative(measured.sampled, measured.noise, direction, first)
-        best = min(best, found, key=lambda each: _bar_of_sums(cotangents, each))
+        found = directional_derivative(sampled, noise, direction, first)
+        if (found_bar := _bar_of_sums(cotangents, found)) < bar:
+            best, bar = found, found_bar
     return best
 
 

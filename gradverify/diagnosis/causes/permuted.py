@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import filterfalse
 
 import torch
 from torch import Tensor
@@ -98,27 +100,28 @@ def _of_several_values(seen: BlockEntries) -> bool:
     return bool(values.numel()) and len(torch.unique((values / (_SAME * values.abs().max())).round())) > 2
 
 
-def transposed_in_sums(look: SampledLines) -> Diagnosis | None:
-    """Diagnose two exchanged dimensions of a gradient or a cotangent, or a transposed Jacobian."""
-    sums = look.projections.block
-    found = _first_in_sums(TRANSPOSED, look, transpositions(sums))
-    return found if found is not None else _transposed_jacobian(look.projections)
+def rearranged_in_sums(look: SampledLines) -> Diagnosis | None:
+    """Diagnose exchanged dimensions of a gradient or a cotangent, a transposed Jacobian, a shift, or another order."""
+    block, find = look.projections.block, partial(_first_in_sums, look, _found_columns(look), _found_rows(look))
+    return (
+        find(TRANSPOSED, transpositions(block))
+        or _transposed_jacobian(look.projections)
+        or find(SHIFTED, filter(is_shift, rolls(block)))
+        or find(PERMUTED, filterfalse(is_shift, rolls(block)))
+    )
 
 
-def shifted_in_sums(look: SampledLines) -> Diagnosis | None:
-    """Diagnose a cyclic shift by one place along a dimension."""
-    return _first_in_sums(SHIFTED, look, filter(is_shift, rolls(look.projections.block)))
+def _first_in_sums(
+    look: SampledLines,
+    columns: Sequence[tuple[int, int]],
+    rows: Sequence[tuple[int, int]],
+    cause: str,
+    candidates: Iterator[Arrangement],
+) -> Diagnosis | None:
+    """Return the diagnosis of the first arrangement that fits the sample and then the projections.
 
-
-def permuted_in_sums(look: SampledLines) -> Diagnosis | None:
-    """Diagnose a roll or a reversal of the gradient, of the cotangent, or of the saved tensor."""
-    return _first_in_sums(PERMUTED, look, rolls(look.projections.block))
-
-
-def _first_in_sums(cause: str, look: SampledLines, candidates: Iterator[Arrangement]) -> Diagnosis | None:
-    """Return the diagnosis of the first arrangement that fits the sample and then the projections."""
-    projections = look.projections
-    columns, rows = _found_columns(look), _found_rows(look)
+    `columns` and `rows` are pairs of claimed and numeric ones that are equal.
+    """
     tried = 0
     for arrangement in candidates:
         if arrangement.rows is None or arrangement.columns is None:
@@ -128,10 +131,26 @@ def _first_in_sums(cause: str, look: SampledLines, candidates: Iterator[Arrangem
             plausible = len(pairs) >= _PAIRS and all(int(order[claimed]) == numeric for claimed, numeric in pairs)
         else:
             plausible = arrangement.distance <= _NEAR and tried < _TRIED
+            plausible = plausible and _fits_columns(look, arrangement.rows, arrangement.columns)
             tried += plausible
-        if plausible and _explains(projections, arrangement):
+        if plausible and _explains(look.projections, arrangement):
             return Diagnosis(cause=cause, explanation=arrangement.text, share=1.0)
     return None
+
+
+def _fits_columns(look: SampledLines, rows: Tensor, columns: Tensor) -> bool:
+    """True unless a sampled column shows that claimed entry (o, i) is not numeric entry (rows[o], columns[i])."""
+    of, wrt = look.projections.block.of, look.projections.block.wrt
+    weights, claimed = look.projections.cotangents[:, of.coordinates], look.projections.vjps[:, wrt.coordinates]
+    for column in look.columns:
+        here = (columns == column.position).nonzero().squeeze(1)
+        if column.entries is None or not len(here):
+            continue
+        values, bars = (each[of.coordinates][rows] for each in (column.entries.value, column.entries.bar))
+        allowed = BAR_FACTOR * weights.abs() @ bars + _SAME * column.numeric.abs().max()
+        if bool(((claimed[:, here[0]] - weights @ values).abs() > allowed).any()):
+            return False
+    return True
 
 
 def _explains(projections: RandomProjections, arrangement: Arrangement) -> bool:
