@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,6 @@ from gradverify.report.to_json import from_json, to_json
 from gradverify.result import CaseResult, CheckResult, Exploration, Finding, Grade, Report, Verdict
 from gradverify.run.no_answer import lost_case
 from gradverify.run.options import Event, RunOptions, Started, TryingInputs
-from gradverify.run.pool import LocalPool
 from gradverify.run.run_case import run_case
 from gradverify.run.session import run_cases
 from gradverify.run.task import Engine, Loss, TaskLost
@@ -31,9 +29,7 @@ from tests.run.processes import left_over, offspring
 
 pytestmark = pytest.mark.slow
 
-BUDGET = 40
-
-of_mixed = pytest.mark.xdist_group("mixed")  # else each pytest process would set up its own
+BUDGET = 30
 
 
 def pooled(name: str, **changes: Any) -> Case:
@@ -54,13 +50,6 @@ def explored(wanted: Case, engine: Engine, **request: Any) -> tuple[CaseResult, 
 
 def changes(found: Exploration) -> list[tuple[str, ...]]:
     return [failure.changes for failure in found.failures]
-
-
-@pytest.fixture(scope="module")
-def alone() -> Iterator[Engine]:
-    pool = LocalPool(1)
-    yield pool
-    pool.close()
 
 
 def test_a_mistake_that_shows_at_another_stride_fails_the_case(engine: Engine) -> None:
@@ -127,7 +116,6 @@ def mixed(engine: Engine) -> Report:
     return outcome(MIXED, engine, exploring=Exploring()).report
 
 
-@of_mixed
 def test_tries_that_crash_or_hang_are_lost_and_the_others_go_on(mixed: Report) -> None:
     plain, _, _, result = mixed.cases
     expected, found = plain.explored, result.explored
@@ -145,7 +133,6 @@ def test_tries_that_crash_or_hang_are_lost_and_the_others_go_on(mixed: Report) -
     assert result.seconds > 2.0 * len(hung)
 
 
-@of_mixed
 def test_same_bytes_with_one_worker_and_with_two(alone: Engine, mixed: Report) -> None:
     def text(report: Report) -> str:
         timeless = tuple(replace(result, seconds=0.0) for result in report.cases)

@@ -152,34 +152,23 @@ def test_a_case_beyond_its_memory_limit_is_GV906(engine: Engine) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux can limit all the memory that a process takes")
-def test_a_memory_limit_may_be_smaller_than_the_block_kept_by_gradverify() -> None:
-    pool = LocalPool(1)  # whose workers have not run a case
-    try:
-        found = run([case("Square")], pool, memory=20 << 20)
-    finally:
-        pool.close()
+def test_a_memory_limit_may_be_smaller_than_the_block_kept_by_gradverify(alone: LocalPool) -> None:
+    alone.renew()  # its worker has not run a case
+    found = run([case("Square")], alone, memory=20 << 20)
     assert [result.verdict for result in found.values()] == [Verdict.PASS]
 
 
-def test_a_killed_server_is_replaced() -> None:
-    pool = LocalPool(1)
-    try:
-        pool.submit(Task(key="killer", work=case("kills_server", "faults.py"), timeout=20))
-        assert pool.next_event() == TaskStarted(key="killer")
-        lost = pool.next_event()
-        assert isinstance(lost, TaskLost)
-        assert lost.detail == "crashed: the process that starts the workers was killed"
-        assert run([case("Square")], pool)["Square"].verdict is Verdict.PASS
-    finally:
-        pool.close()
+def test_a_killed_server_is_replaced(alone: LocalPool) -> None:
+    alone.submit(Task(key="killer", work=case("kills_server", "faults.py"), timeout=20))
+    assert alone.next_event() == TaskStarted(key="killer")
+    lost = alone.next_event()
+    assert isinstance(lost, TaskLost)
+    assert lost.detail == "crashed: the process that starts the workers was killed"
+    assert run([case("Square")], alone)["Square"].verdict is Verdict.PASS
 
 
-def test_what_a_case_puts_in_the_place_of_a_function_of_torch_is_not_left_to_the_next() -> None:
-    pool = LocalPool(1)
-    try:
-        found = run([case("replaces_softplus", "faults.py"), case("softplus", "faults.py")], pool)
-    finally:
-        pool.close()
+def test_what_a_case_puts_in_the_place_of_a_function_of_torch_is_not_left_to_the_next(alone: LocalPool) -> None:
+    found = run([case("replaces_softplus", "faults.py"), case("softplus", "faults.py")], alone)
     assert {name: result.verdict for name, result in found.items()} == dict.fromkeys(found, Verdict.PASS)
 
 

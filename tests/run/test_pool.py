@@ -101,22 +101,11 @@ def imported(pool: LocalPool, module: str, environment: Environment = ()) -> obj
 
 
 @pytest.mark.slow
-def test_a_prepared_pool_forks_workers_that_have_what_custom_operators_import() -> None:
-    pool = LocalPool(1)
-    try:
-        assert not imported(pool, "torch._dynamo")
-        pool.prepare()
-        assert imported(pool, "torch._dynamo")
-    finally:
-        pool.close()
-
-
-@pytest.mark.slow
-def test_tasks_with_an_environment_never_run_in_a_prepared_process() -> None:
+def test_a_prepared_pool_forks_workers_that_have_what_custom_operators_import_but_none_with_an_environment() -> None:
     environment = (("HANDMADE", "1"),)
     pool = LocalPool(1)
     try:
-        pool.start()
+        assert not imported(pool, "torch._dynamo")
         pool.prepare()
         assert imported(pool, "torch._dynamo")
         assert not imported(pool, "torch._dynamo", environment)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -53,13 +53,6 @@ def text(cases: Sequence[Case], engine: Engine) -> str:
     found = sorted(report.cases, key=lambda result: IDS.index(result.id))
     timeless = tuple(replace(result, seconds=0.0) for result in found)
     return to_json(replace(report, summary=replace(report.summary, seconds=0.0), cases=timeless))
-
-
-@pytest.fixture(scope="module")
-def alone() -> Iterator[Engine]:
-    pool = LocalPool(1)
-    yield pool
-    pool.close()
 
 
 @pytest.fixture(scope="module")

@@ -37,7 +37,6 @@ def hangs(x):
     pathlib.Path("hangs").touch()
     time.sleep(60)
 """
-every = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 
 
 def not_ignored() -> None:
@@ -88,7 +87,7 @@ def test_a_run_leaves_no_resource_warnings(tmp_path: Path) -> None:
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
-@every
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 def test_signal_while_a_case_runs(tmp_path: Path, number: signal.Signals) -> None:
     with started(tmp_path) as process:
         wait_until(process, tmp_path / "hangs")
@@ -105,7 +104,7 @@ def test_signal_while_a_case_runs(tmp_path: Path, number: signal.Signals) -> Non
     assert not left_over(descendants)
 
 
-@every
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signal_while_workers_start(tmp_path: Path, number: signal.Signals) -> None:
     with started(tmp_path) as process:
         wait_until(process)
