@@ -7,16 +7,19 @@ import pytest
 import gradverify
 from tests.exploration.hidden_mistakes import HIDDEN, Hidden
 
+MORE = {"pairs": 100}  # tries for what only two changes together show; others take at most 40
+
 
 @pytest.mark.slow
 @pytest.mark.parametrize("hidden", HIDDEN, ids=lambda hidden: hidden.name)
 def test_change_shows_a_mistake_that_the_inputs_hide(hidden: Hidden) -> None:
     assert gradverify.verify(hidden.function, hidden.inputs, checks=("gradcheck",))
-    found = gradverify.explore(hidden.function, hidden.inputs, checks=("gradcheck",), budget=100)
+    budget = MORE.get(hidden.name, 40)
+    found = gradverify.explore(hidden.function, hidden.inputs, checks=("gradcheck",), budget=budget)
     assert found.message == ""
     assert not found
     phrases = [phrase for failure in found.failures for phrase in (*failure.changes, *failure.also_at)]
     assert any(hidden.change in phrase for phrase in phrases), phrases
     for failure in found.failures:
-        assert 1 <= failure.number <= found.tries <= 100
+        assert 1 <= failure.number <= found.tries <= budget
         assert [check.check for check in failure.checks] == ["gradcheck"]
