@@ -53,7 +53,7 @@ def test_wrong_entry_in_flat_part_of_relu_is_found(seed: int) -> None:
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(
     st.sampled_from(KINKED),
     st.integers(0, SIZE - 1),

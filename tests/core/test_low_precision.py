@@ -68,13 +68,13 @@ def test_branch_that_depends_on_rounding_is_a_kink(factor: float, verdict: Verdi
 
 @pytest.mark.slow
 def test_error_slightly_above_tolerance_is_no_kink() -> None:
-    factor, weights = torch.linspace(1.0005, 1.0015, 500), normal(12, 500, dtype=torch.float32).detach()
+    factor, weights = torch.linspace(1.0005, 1.0015, 200), normal(12, 200, dtype=torch.float32).detach()
 
     def slightly_wrong(grad: Tensor, x: Tensor) -> Tensor:
         return (weights.T @ grad) * x.exp() * factor
 
     function = with_backward(lambda x: weights.to(x.dtype) @ x.exp(), slightly_wrong)
-    result = gradcheck(function, torch.linspace(1, 3, 500).requires_grad_())
+    result = gradcheck(function, torch.linspace(1, 3, 200).requires_grad_())
     assert (result.verdict, result.kinks) == (Verdict.FAIL, 0)
 
 

@@ -42,7 +42,7 @@ def test_gradient_without_the_float32_term_fails(seed: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("inside", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("shape", [(2, 8), (2, 40), (4, 32)])
+@pytest.mark.parametrize("shape", [(2, 8), (2, 40), (4, 16)])
 def test_normalisation_with_low_precision_statistics_does_not_fail(inside: torch.dtype, shape: tuple[int, int]) -> None:
     def normalised(x: Tensor) -> Tensor:
         return x * torch.rsqrt(x.to(inside).square().mean(-1, keepdim=True)).to(x.dtype)

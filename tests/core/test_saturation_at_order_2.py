@@ -96,7 +96,7 @@ def test_a_saturated_term_in_backward_passes_at_order_2() -> None:
 
 # Draws with an entry on whose stair the second derivative is the slope of the other term.
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [105, 116, 128])
+@pytest.mark.parametrize("seed", [105, 128])
 def test_rounding_stairs_of_backward_pass_at_order_2(seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     x = 4 * torch.randn(64, generator=generator, dtype=torch.float64)

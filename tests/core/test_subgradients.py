@@ -96,7 +96,7 @@ RIGHT: dict[str, tuple[Callable[..., Tensor], tuple[Tensor, ...]]] = {
     "rows of amin": (lambda x: x.amin(1), (tied(6, 8),)),
     "medians": (lambda x: x.median(1).values, (tied(4, 5),)),
     "median of 7": (torch.median, (double([1.0] * 7),)),
-    "sort": (lambda x: x.sort().values, (tied(50),)),
+    "sort": (lambda x: x.sort().values, (tied(30),)),
     "topk": (lambda x: x.topk(3).values, (tied(9),)),
     "maximum": (torch.maximum, (tied(200), tied(200, seed=1))),
     "minimum": (torch.minimum, (tied(20), tied(20, seed=1))),

@@ -84,7 +84,7 @@ def test_sort_of_nearly_equal_numbers_passes(near: float) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("count", [3, 5, 8])
+@pytest.mark.parametrize("count", [3, 6])
 def test_maxima_over_different_subsets_of_ties_pass(count: int) -> None:
     ties = double([1.0] * count)
     for fewer in range(1, count):
@@ -100,7 +100,7 @@ ORDER_STATISTICS: dict[str, tuple[Callable[[Tensor], Tensor], Tensor]] = {
     "medians of columns": (lambda x: x.median(0)[0], all_equal(40, 3)),
     "the third of each column": (lambda x: x.kthvalue(3, 0)[0], all_equal(40, 3)),
     "a third of the way up": (lambda x: x.kthvalue(66)[0], all_equal(200)),
-    "the middle of two": (lambda x: x.quantile(0.5), all_equal(32)),
+    "the middle of two": (lambda x: x.quantile(0.5), all_equal(20)),
 }
 
 
