@@ -297,7 +297,7 @@ def attention(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
 @pytest.mark.parametrize("scale", [20, 40])
 def test_a_gradient_that_underflows_is_no_error(scale: int, dtype: torch.dtype) -> None:
     """Some are 1e-190 in float64, beside rounding of 1e3."""
-    for seed in range(12):
+    for seed in range(5):
         inputs = [drawn(4, 8, dtype=dtype, seed=3 * seed + k, scale=scale) for k in range(3)]
         assert held_against(Attention.apply, attention, *inputs).verdict in (Verdict.PASS, Verdict.INCONCLUSIVE)
 
