@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -60,6 +61,12 @@ function: ops.py:{function}
 inputs: {{x: {{shape: [3], uniform: [1, 2]}}}}
 checks: [gradcheck]
 """
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents and "lent" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("pytest"))  # else each pytest process would load torch in a worker
 
 
 @pytest.fixture(scope="session")
