@@ -7,15 +7,12 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from gradverify.author import specs
 from gradverify.author.finding import find as finding
-from gradverify.author.specs import author, planned
-from gradverify.run.engines.open import open_engine
 from tests.author.test_authoring_page import OPS
 from tests.lent import Commands
 
@@ -181,23 +178,21 @@ def test_a_missing_module_must_be_installed(commands: Commands) -> None:
     assert drafts(package)["lacks"] == f'draft: "{reason}; `absent` must be installed"'
 
 
-def test_what_hangs_costs_its_own_function_only(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_hangs_costs_its_own_function_only(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = with_package(commands.folder)
     write(package / "several", "hang_forward", in_forward=HANG)
     write(package / "several", "hang_import", at_import=HANG)
-    monkeypatch.chdir(package)
-    monkeypatch.syspath_prepend(package)
     monkeypatch.setattr(finding, "_TIMEOUT", 3.0)
     monkeypatch.setattr(specs, "_SECONDS", 3.0)
-    with closing(open_engine()) as engine:
-        found = finding.find(["several"], engine)
-        made = {each.found.module.shown: each.reason for each in author(planned(found, package), found, engine)}
-    assert made == {
-        "several.first": "",
-        "several.last": "",
-        "several.hang_forward": "could not infer the inputs: a try timed out after 3 s, last in"
-        " several/hang_forward.py:10 in forward",
-        "several.hang_import": "importing several.hang_import timed out after 3 s, last in several/hang_import.py:4 in"
-        " <module>; say the inputs",
+    made = commands("init", "several")
+    assert made.returncode == 0, made.stderr
+    assert drafts(package) == {
+        "first": "",
+        "last": "",
+        "hang_forward": 'draft: "could not infer the inputs: a try timed out after 3 s, last in'
+        ' several/hang_forward.py:10 in forward"',
+        "hang_import": 'draft: "importing several.hang_import timed out after 3 s, last in several/hang_import.py:4 in'
+        ' <module>; say the inputs"',
     }
 
 

@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import textwrap
 import time
 from pathlib import Path
 
@@ -20,8 +19,8 @@ from tests.lent import Commands
 pytestmark = pytest.mark.slow
 
 TALKS = """
-import subprocess, sys
-import torch
+import subprocess, sys, traceback
+import torch, ops
 from ops import power, real
 
 print("out", input())
@@ -31,7 +30,16 @@ try:
 except ValueError as error:
     print(error, file=sys.stderr)
 print(sys.path, sys.argv)
-power(torch.ones(3), -2)
+shifted = torch.ops.recorded.shifted
+for call in (power, shifted, shifted.default, torch.ops.aten.sin.default):
+    try:
+        call(torch.ones(3), -1.0)
+    except (ValueError, RuntimeError):
+        traceback.print_exc()
+print(shifted, list(torch.ops.recorded.outer))
+torch.ops.recorded.plain(torch.ones(3))
+shifted(torch.ones(3), torch.ones(3, requires_grad=True))
+shifted(torch.ones(3), -2.0)
 """
 
 CALLS = """
@@ -42,6 +50,11 @@ from ops import *
 
 class Here(Configured):
     pass
+
+
+library = torch.library.Library("here", "DEF")
+library.define("half(Tensor x) -> Tensor")
+library.impl("half", lambda x: x / 2, "CompositeImplicitAutograd")
 
 
 class Data(torch.utils.data.Dataset):
@@ -61,6 +74,8 @@ def main():
     Spread.apply(real(1, 50), torch.Size([70, 50]), torch.float32)
     Configured.apply(real(4), object())
     Grouped.apply(real(64, 32), 8)
+    Segments.apply(real(20, 4), torch.tensor([3, 9, 20]))
+    torch.ops.here.half(real(40))
     twice(real(9), 2.5)
     total([real(9, 4), real(9, 4)])
     Here.apply(real(9), None)
@@ -94,18 +109,19 @@ def test_the_command_says_what_it_says_without(project: Path) -> None:
     plain = run(project, "talks.py", input="hello\n")
     ran = run(project, "-m", "gradverify", "record", "--", sys.executable, "talks.py", input="hello\n")
     assert "ValueError: a negative exponent" in plain.err and "UserWarning: a large exponent" in plain.err
+    assert "ValueError: a negative shift" in plain.err and "UserWarning: Converting a tensor" in plain.err
     assert (ran.code, ran.out) == (plain.code, plain.out)
     assert ran.err.startswith(plain.err)
-    assert ran.err.removeprefix(plain.err).startswith("gradverify: recorded 1 call of 1 Function, specs in specs\n")
+    assert ran.err.removeprefix(plain.err).startswith("gradverify: recorded 2 calls of 2 Functions, specs in specs\n")
 
 
 @of_one_recording
 def test_files_are_named_after_modules_and_functions(recorded: Ran) -> None:
     assert recorded.code == 0, recorded.err
     files = sorted(str(path.relative_to(recorded.folder / "specs")) for path in recorded.folder.rglob("*.yaml"))
-    names = ("Configured", "Grouped", "Join", "Lookup", "Power", "Spread", "total", "twice")
-    assert files == [*(f"ops/{name}.yaml" for name in names), "train/Here.yaml"]
-    assert "recorded 16 calls of 9 Functions, specs in specs\n" in recorded.err
+    names = ("Configured", "Grouped", "Join", "Lookup", "Power", "Segments", "Spread", "total", "twice")
+    assert files == [*(f"ops/{name}.yaml" for name in names), "train/Here.yaml", "train/half.yaml"]
+    assert "recorded 18 calls of 11 Functions, specs in specs\n" in recorded.err
     assert "    draft: `options` is a object, which YAML has no word for\n" in recorded.err
 
 
@@ -123,6 +139,13 @@ def test_sizes_and_values_are_in_the_specs(recorded: Ran) -> None:
     assert spread["inputs"]["size"] == {"size": [70, "n"]}
     (here,) = recorded.spec("train/Here")
     assert here["function"] == "../../train.py:Here"
+
+
+@of_one_recording
+def test_an_operator_of_the_file_that_is_run_is_named_by_that_file(recorded: Ran) -> None:
+    (half,) = recorded.spec("train/half")
+    assert half["function"] == "../../train.py:torch.ops.here.half"
+    assert "draft" not in half
 
 
 @of_one_recording
@@ -150,40 +173,12 @@ def test_low_precision_is_compared_with_torchs_own_derivative(recorded: Ran) -> 
 @of_one_recording
 def test_specs_judge_as_written_ones_do(recorded: Ran, commands: Commands) -> None:
     shutil.copytree(recorded.folder, commands.folder, dirs_exist_ok=True)
-    (commands.folder / "specs" / "ops" / "Configured.yaml").unlink()  # a draft
+    for draft in ("Configured", "Segments"):
+        (commands.folder / "specs" / "ops" / f"{draft}.yaml").unlink()
     ran = run_here(commands, "run", "specs", "--json", "report.json")
     failed = [row for row in ran.out.splitlines() if row.startswith("✗ FAIL") and "─" not in row]
     assert len(failed) == 2 and all("ops/Lookup/" in row for row in failed), ran.out
     assert "✗ 2 of " in ran.out and "2 fail;" in ran.out
-
-
-RAISES = """
-import warnings
-import torch, ops
-
-for call in (torch.ops.recorded.shifted, torch.ops.recorded.shifted.default, torch.ops.aten.sin.default):
-    try:
-        call(torch.ones(3), -1.0)
-    except (ValueError, RuntimeError):
-        import traceback
-        traceback.print_exc()
-print(torch.ops.recorded.shifted, list(torch.ops.recorded.outer))
-torch.ops.recorded.plain(torch.ones(3))
-torch.ops.recorded.shifted(torch.ones(3), torch.ones(3, requires_grad=True))
-torch.ops.recorded.shifted(torch.ones(3), -2.0)
-"""
-
-
-def test_a_command_that_calls_operators_says_what_it_says_without(
-    commands: Commands, capfd: pytest.CaptureFixture[str]
-) -> None:
-    project = with_ops(commands.folder)
-    (project / "raises.py").write_text(RAISES, encoding="utf-8")
-    plain = run(project, "raises.py")
-    ran = run_here(commands, "record", "--", sys.executable, "raises.py", printed=capfd)
-    assert "ValueError: a negative shift" in plain.err and "UserWarning" in plain.err
-    assert (ran.code, ran.out) == (plain.code, plain.out)
-    assert ran.err.startswith(plain.err)
 
 
 OPERATORS = """
@@ -217,24 +212,6 @@ def test_specs_of_operators_name_them_as_init_does(commands: Commands) -> None:
     assert judged.code == 0, judged.out
 
 
-def test_an_operator_of_the_file_that_is_run_is_named_by_that_file(commands: Commands) -> None:
-    project = with_ops(commands.folder)
-    code = """
-    import torch
-
-    library = torch.library.Library("here", "DEF")
-    library.define("half(Tensor x) -> Tensor")
-    library.impl("half", lambda x: x / 2, "CompositeImplicitAutograd")
-    if __name__ == "__main__":
-        torch.ops.here.half(torch.randn(40, requires_grad=True))
-    """
-    (project / "train.py").write_text(textwrap.dedent(code), encoding="utf-8")
-    ran = run_here(commands, "record", "--", sys.executable, "train.py")
-    (half,) = ran.spec("train/half")
-    assert half["function"] == "../../train.py:torch.ops.here.half"
-    assert "draft" not in half
-
-
 def test_an_operator_that_no_module_leads_to_is_left_out(commands: Commands) -> None:
     project = with_ops(commands.folder)
     code = "import torch, ops; torch.library.impl('recorded::plain', 'Autograd')(lambda x: x); {}"
@@ -251,14 +228,15 @@ def test_an_operator_that_no_module_leads_to_is_left_out(commands: Commands) -> 
 
 
 def test_a_second_recording_replaces_nothing(commands: Commands) -> None:
-    with_ops(commands.folder)
-    code = "import torch, ops; ops.power(torch.arange(9.0), {})"
-    first = run_here(commands, "record", "--", sys.executable, "-c", code.format(2))
-    again = run_here(commands, "record", "--", sys.executable, "-c", code.format(2))
-    other = run_here(commands, "record", "--", sys.executable, "-c", code.format(3))
-    assert "  specs/ops/Power.yaml  2 cases from 1 call\n" in first.err
-    assert "  specs/ops/Power.yaml  2 cases from 1 call, was there already\n" in again.err
-    assert "  specs/ops/Power-2.yaml  2 cases from 1 call\n" in other.err
+    there = with_ops(commands.folder) / "specs" / "ops" / "Power.yaml"
+    there.parent.mkdir(parents=True)
+    there.write_text("# mine\n", encoding="utf-8")
+    command = (sys.executable, "-c", "import torch, ops; ops.power(torch.arange(9.0), 2)")
+    first = run_here(commands, "record", "--", *command)
+    again = run_here(commands, "record", "--", *command)
+    assert "  specs/ops/Power-2.yaml  2 cases from 1 call\n" in first.err
+    assert "  specs/ops/Power-2.yaml  2 cases from 1 call, was there already\n" in again.err
+    assert there.read_text(encoding="utf-8") == "# mine\n"
 
 
 def test_init_leaves_a_recorded_function_of_a_package_alone(commands: Commands) -> None:
@@ -274,11 +252,14 @@ def test_init_leaves_a_recorded_function_of_a_package_alone(commands: Commands) 
     assert "handmade.inner.ops:Power\texists\tspecs/handmade/inner/ops/Power.yaml\tnot replaced" in found
 
 
+@of_one_recording
+def test_what_values_may_matter_is_told(recorded: Ran) -> None:
+    assert "; if the values of ends matter, record again with --values\n" in recorded.err
+
+
 def test_kept_values_are_used_at_the_recorded_size(commands: Commands) -> None:
     with_ops(commands.folder)
     code = "import torch, ops; ops.Segments.apply(ops.real(20, 4), torch.tensor([3, 9, 20]))"
-    without = run_here(commands, "record", "-o", "without", "--", sys.executable, "-c", code)
-    assert "; if the values of ends matter, record again with --values\n" in without.err
     ran = run_here(commands, "record", "--values", "--", sys.executable, "-c", code)
     (segments,) = ran.spec("ops/Segments")
     assert "draft" not in segments
