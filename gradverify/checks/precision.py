@@ -111,7 +111,7 @@ def _compared(
     right = as_plain_code(wide) if is_plain else wide
     theirs = evaluate_reference(problem, right, record_all(right), connected, given, precision, settings.seed)
     if not is_plain:  # its own rounding is what is judged
-        theirs = replace(theirs, noisy=theirs.exact, jittered=theirs.exact)
+        theirs = replace(theirs, noisy=(theirs.exact,), jittered=theirs.exact)
     return given, list(compared_gradients(problem, outputs, own, theirs, precision))
 
 

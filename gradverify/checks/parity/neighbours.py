@@ -48,7 +48,7 @@ def evaluated_on_cpu(
         return evaluate_function(moved, record_all(moved), connected, weights)
 
     # Rounding on the way is not measured apart: it differs at every neighbour, and so is in what these show.
-    return EvaluatedReference(exact=exact, nudged=tuple(near() for _ in range(NUDGES)), noisy=exact, jittered=exact)
+    return EvaluatedReference(exact=exact, nudged=tuple(near() for _ in range(NUDGES)), noisy=(exact,), jittered=exact)
 
 
 def _neighbour(tensor: Tensor, precision: Precision, generator: Generator) -> Tensor:

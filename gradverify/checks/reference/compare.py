@@ -47,8 +47,8 @@ def compared_outputs(
 ) -> tuple[Compared, ...]:
     """Return the comparison of every output."""
     tensors = [output.tensor for output in outputs]
-    others = (theirs.exact, theirs.noisy, theirs.jittered, *theirs.nudged)
-    samples = _samples(tensors, own.outputs, *(each.outputs for each in others))
+    others = (theirs.exact, theirs.jittered, *theirs.noisy, *theirs.nudged)
+    samples = _samples(tensors, len(theirs.noisy), own.outputs, *(each.outputs for each in others))
     longest = _longest((*tensors, *inputs))
     return tuple(
         _compared(output, sample, judge_tensor(sample, precision, longest(sample.like)))
@@ -62,10 +62,10 @@ def compared_gradients(
     """Return the comparison of the gradient by every primal, over all cotangents."""
     tensors = [primal.tensor for primal in problem.primals]
     longest = _longest((*tensors, *outputs))
-    others = (theirs.exact, theirs.noisy, theirs.jittered, *theirs.nudged)
+    others = (theirs.exact, theirs.jittered, *theirs.noisy, *theirs.nudged)
     per_primal: list[list[Compared]] = [[] for _ in tensors]
     for number, value in enumerate(own.gradients):
-        samples = _samples(tensors, value, *(each.gradients[number] for each in others))
+        samples = _samples(tensors, len(theirs.noisy), value, *(each.gradients[number] for each in others))
         for place, sample in enumerate(samples):
             named = Named(name=problem.primals[place].name, tensor=sample.like)
             found = judge_tensor(sample, precision, longest(sample.like))
@@ -74,14 +74,14 @@ def compared_gradients(
 
 
 def _samples(
-    tensors: Sequence[Tensor], value: Tensor, exact: Tensor, noisy: Tensor, jittered: Tensor, *nudged: Tensor
+    tensors: Sequence[Tensor], noisy: int, value: Tensor, exact: Tensor, jittered: Tensor, *changed: Tensor
 ) -> Iterator[Sample]:
-    """Yield the parts of vectors over all tensors that belong to each."""
+    """Yield the parts of vectors over all tensors that belong to each; the first `noisy` of `changed` are by noise."""
     sizes = [coordinates_in(tensor) for tensor in tensors]
-    parts = [torch.split(vector, sizes) for vector in (value, exact, noisy, jittered, *nudged)]
+    parts = [torch.split(vector, sizes) for vector in (value, exact, jittered, *changed)]
     size = max(1.0, largest_of(exact.nan_to_num(0.0, 0.0, 0.0)))  # cotangents are about 1
-    for tensor, own, right, noise, jitter, *near in zip(tensors, *parts, strict=True):
-        yield sample_of(own, right, noise, jitter, near, tensor, size)
+    for tensor, own, right, jitter, *others in zip(tensors, *parts, strict=True):
+        yield sample_of(own, right, others[:noisy], jitter, others[noisy:], tensor, size)
 
 
 def _compared(

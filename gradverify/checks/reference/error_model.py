@@ -39,7 +39,7 @@ _FACTOR, _FACTOR_LOW = 64.0, 4.0
 _TERMS = 2048  # terms of a sum up to which 64 was measured; beyond, rounding of a sequential sum grows as their root
 _LOW = 2.0**-10  # eps from which on sums are accumulated in float32
 _MIXED = 0.25  # eps of the tensor's rms that every entry may be off by
-_SHARED = 2.0  # times the common factor that noisy arithmetic shows: it is a single sample
+_SHARED = 2.0  # times the common factor that noisy arithmetic shows: it is a few samples
 _RMS = 0.5  # rms of errors in units of s that are allowed, times F: rounding to the dtype alone shows 0.58 at most
 TF32_EPS = 2.0**-10  # of the inputs of a matrix product in TF32
 _EPS32, _EPS64 = torch.finfo(torch.float32).eps, torch.finfo(torch.float64).eps
@@ -185,7 +185,7 @@ def _with_zeros(sample: Sample, left_out: Tensor) -> Sample:
         value=sample.value.masked_fill(left_out, 0.0),
         exact=sample.exact.masked_fill(left_out, 0.0),
         nudged=tuple(each.masked_fill(left_out, 0.0) for each in sample.nudged),
-        noisy=sample.noisy.masked_fill(left_out, 0.0),
+        noisy=tuple(each.masked_fill(left_out, 0.0) for each in sample.noisy),
         jittered=sample.jittered.masked_fill(left_out, 0.0),
         jump=sample.jump.masked_fill(left_out, 0.0),
     )
@@ -203,7 +203,7 @@ def _in_units_of_largest(sample: Sample, precision: Precision) -> tuple[Sample, 
         value=sample.value / unit,
         exact=sample.exact / unit,
         nudged=tuple(each / unit for each in sample.nudged),
-        noisy=sample.noisy / unit,
+        noisy=tuple(each / unit for each in sample.noisy),
         jittered=sample.jittered / unit,
         jump=sample.jump / unit,
     )
@@ -212,14 +212,14 @@ def _in_units_of_largest(sample: Sample, precision: Precision) -> tuple[Sample, 
 
 def _largest_noise(sample: Sample) -> float:
     """Return the largest change by rounding, in units of its eps."""
-    return max(largest_of(sample.noisy), largest_of(sample.jittered))
+    return max(map(largest_of, (*sample.noisy, sample.jittered)))
 
 
 def _limits(sample: Sample, size: Tensor, precision: Precision, terms: int) -> _Limits:
     factor = error_factor(precision, terms)
     changes = torch.stack(sample.nudged).sub_(sample.exact).masked_fill_(sample.jump > 0, 0.0)
     shown = max(abs(common_factor(change, sample.exact)) for change in changes)
-    rounded = _SHARED * precision.eps * abs(common_factor(sample.noisy, sample.exact))
+    rounded = _SHARED * precision.eps * max(abs(common_factor(each, sample.exact)) for each in sample.noisy)
     squares = changes.square_().mean(dim=0)
     scale = _scale(sample, squares, size, precision)
     return _Limits(
@@ -235,7 +235,8 @@ def _scale(sample: Sample, squares: Tensor, size: Tensor, precision: Precision) 
     """Return s, (n,); `squares` is the mean of the squared changes under nudges."""
     scale = pooled(squares, sample.like).add_(ulp(size, precision), alpha=0.5)
     if precision.eps >= _LOW:  # beside F = 64, the rounding of single results is small
-        scale.add_(pooled(sample.noisy.square(), sample.like), alpha=precision.eps)
+        noise = torch.stack(sample.noisy).square_().mean(dim=0)
+        scale.add_(pooled(noise, sample.like), alpha=precision.eps)
     return scale.add_(_floor(sample, size, precision)).add_(sample.jump)
 
 
@@ -246,7 +247,7 @@ def _floor(sample: Sample, size: Tensor, precision: Precision) -> float:
     of a bias in front of a normalisation is zero at any point. Sums are rounded in the precision of accumulation, and
     intermediate results in the function's own, as far as that leaves no digit.
     """
-    largest, noise = largest_of(size), (sample.noisy, sample.jittered)
+    largest, noise = largest_of(size), (*sample.noisy, sample.jittered)
     accumulated = max(map(rms_of, noise)) * min(precision.eps, _EPS32)
     stored = max(map(largest_of, noise)) * precision.eps
     lost = min(1.0, stored / largest) if largest else 1.0

@@ -20,7 +20,7 @@ from gradverify.errors import EvaluationError
 from gradverify.interception import plain_forwards
 
 T = TypeVar("T")
-NUDGES = 4
+NUDGES = 4  # evaluations near the point, and as many in noisy arithmetic: a single change may be small by accident
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class EvaluatedReference:
 
     exact: Evaluated
     nudged: tuple[Evaluated, ...]  # inputs and cotangents moved by up to half an ulp of the function's precision
-    noisy: Evaluated  # at the point, in noisy arithmetic
+    noisy: tuple[Evaluated, ...]  # at the point, in noisy arithmetic
     jittered: Evaluated  # inputs and cotangents moved by up to an ulp of float64, which shows the rounding of float64
 
 
@@ -141,12 +141,15 @@ def evaluate_reference(
 
     given = [[_wide(tensor) for tensor in cotangent.tensors] for cotangent in cotangents]
     double = Precision(name="float64", eps=2 * torch.finfo(torch.float64).eps, least=0.0)
-    with noisy_arithmetic(generator, precision.eps):
-        noisy = at(reference.primals, given)
+
+    def noisy() -> Evaluated:
+        with noisy_arithmetic(generator, precision.eps):
+            return at(reference.primals, given)
+
     return EvaluatedReference(
         exact=at(reference.primals, given, tape),
         nudged=tuple(near(precision) for _ in range(NUDGES)),
-        noisy=noisy,
+        noisy=tuple(noisy() for _ in range(NUDGES)),
         jittered=near(double),
     )
 

@@ -15,7 +15,9 @@ class Sample:
     value: Tensor  # (n,) by the function
     exact: Tensor  # (n,) by the reference
     nudged: tuple[Tensor, ...]  # each (n,), by the reference at nudged inputs and cotangents
-    noisy: Tensor  # (n,) change of the reference in noisy arithmetic, divided by the size of the noise
+    noisy: tuple[
+        Tensor, ...
+    ]  # each (n,), change of the reference in noisy arithmetic, divided by the size of the noise
     jittered: Tensor  # (n,) change by the rounding of float64 alone, divided by its eps
     jump: Tensor  # (n,) largest change where the reference jumps at the point; `noisy` and `jittered` are 0 there
     like: Tensor  # the function's tensor: shape, dtype
@@ -50,7 +52,7 @@ def cannot_judge(sample: Sample, held: Tensor) -> Tensor:
 
     The latter is so at the edge of a domain. A NaN by both is no difference.
     """
-    near = torch.stack([*sample.nudged, sample.noisy, sample.jittered]).isfinite().all(dim=0)
+    near = torch.stack([*sample.nudged, *sample.noisy, sample.jittered]).isfinite().all(dim=0)
     if sample.like.is_complex():
         return torch.where(held, ~near, sample.value.isfinite())
     return torch.where(held, ~near, sample.exact.isnan() & ~sample.value.isnan())

@@ -17,7 +17,13 @@ _VISIBLE = 2.0**-28  # of the size of the tensors: larger changes are no roundin
 
 
 def sample_of(
-    value: Tensor, exact: Tensor, noisy: Tensor, jittered: Tensor, nudged: Sequence[Tensor], like: Tensor, size: float
+    value: Tensor,
+    exact: Tensor,
+    noisy: Sequence[Tensor],
+    jittered: Tensor,
+    nudged: Sequence[Tensor],
+    like: Tensor,
+    size: float,
 ) -> Sample:
     """Return what was computed of one tensor, with the changes by noise relative to the noise; all (n,).
 
@@ -26,10 +32,12 @@ def sample_of(
     gradient of |x - y| is 0, 1 or -1. What jumps says nothing of how rounding is amplified in other entries. A jump is
     no rounding of terms of the `size` of other tensors, which is what a gradient may consist of that is zero anywhere.
     """
-    by_noise, by_jitter = noisy - exact, jittered - exact
+    by_noise, by_jitter = torch.stack(tuple(noisy)) - exact, jittered - exact
     noise, jitter = by_noise / NOISE_EPS, by_jitter / _EPS64
-    more, less = torch.maximum(noise.abs(), jitter.abs()), torch.minimum(noise.abs(), jitter.abs())
-    change = torch.maximum(by_noise.abs(), by_jitter.abs())
+    largest = by_noise.abs().amax(dim=0)
+    more = torch.maximum(largest / NOISE_EPS, jitter.abs())
+    less = torch.minimum(largest / NOISE_EPS, jitter.abs())
+    change = torch.maximum(largest, by_jitter.abs())
     jumps = (more > _UNLIKE * less) & (change > _VISIBLE * size) & more.isfinite()
     jumps &= more * _EPS32 > largest_of(exact.nan_to_num(0.0, 0.0, 0.0))
     jump = torch.stack([change, *((near - exact).abs() for near in nudged)]).amax(dim=0)
@@ -37,7 +45,7 @@ def sample_of(
         value=value,
         exact=exact,
         nudged=tuple(nudged),
-        noisy=noise.masked_fill(jumps, 0.0),
+        noisy=tuple(noise.masked_fill(jumps, 0.0)),
         jittered=jitter.masked_fill(jumps, 0.0),
         jump=torch.where(jumps, jump, 0.0),
         like=like,
