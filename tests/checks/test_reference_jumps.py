@@ -126,3 +126,102 @@ def test_exponents_that_are_counted_are_exact(dtype: torch.dtype) -> None:
     x = drawn(9, dtype=dtype)
     assert held_against(kernel(powers), powers, x).verdict is Verdict.PASS
     assert held_against(kernel(powers, backward=half_more), powers, x).verdict is Verdict.FAIL
+
+
+def looked_up(index: Callable[[Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
+    """Return the linear interpolation in a table whose cells are found by `index`."""
+
+    def interpolated(x: Tensor, table: Tensor) -> Tensor:
+        place = 8 * x.sigmoid()
+        cell = index(place)
+        share, cell = place - cell, cell.long()
+        return (1 - share) * table[cell] + share * table[cell + 1]
+
+    return interpolated
+
+
+def cut(place: Tensor) -> Tensor:
+    return place.detach().trunc()
+
+
+def divided(place: Tensor) -> Tensor:
+    return torch.div(place.detach(), 1.0, rounding_mode="floor")
+
+
+def from_above(place: Tensor) -> Tensor:
+    return place.ceil() - 1.0
+
+
+def kept_inside(place: Tensor) -> Tensor:
+    return place.floor().clamp(0, 7)
+
+
+def counted(place: Tensor) -> Tensor:
+    return (place.detach()[:, None] > torch.arange(1, 8, dtype=place.dtype)).to(place.dtype).sum(-1)
+
+
+@pytest.mark.parametrize("index", [torch.floor, cut, divided, from_above, kept_inside, counted])
+def test_a_whole_number_that_is_an_index_is_not_rounded(index: Callable[[Tensor], Tensor]) -> None:
+    plain = looked_up(index)
+    for seed in range(2):
+        x, table = drawn(12, seed=seed), drawn(9, seed=seed + 10)
+        assert held_against(kernel(plain), plain, x, table).verdict is Verdict.PASS
+        result = held_against(kernel(plain, backward=half_more), plain, x, table)
+        assert [finding.wrt for finding in result.findings if finding.verdict is Verdict.FAIL] == ["x", "y"]
+        assert sum(finding.total for finding in result.findings) > 12  # of 21, some of which are zero
+
+
+@pytest.mark.parametrize("index", [torch.floor, cut, divided])
+def test_an_index_that_rounding_changes_is_a_jump(index: Callable[[Tensor], Tensor]) -> None:
+    """Half of the places are on the edge of two cells, where other arithmetic may find either."""
+
+    def steps(x: Tensor, table: Tensor) -> Tensor:
+        return table[index(x * 10).long()]
+
+    def other_steps(x: Tensor, table: Tensor) -> Tensor:
+        return table[index(x / 0.1 * (1 - 1e-6)).long()]
+
+    x, table = torch.tensor([0.3, 0.25, 0.7, 0.95]), drawn(12)
+    assert not torch.equal(steps(x, table), other_steps(x, table))
+    assert held_against(kernel(other_steps), steps, x.requires_grad_(), table).verdict is not Verdict.FAIL
+
+
+GROUPS = torch.tensor([0, 0, 1, 1, 2, 2, 0, 1])
+
+
+def by_scatter(kind: str) -> Callable[[Tensor], Tensor]:
+    def reduced(x: Tensor) -> Tensor:
+        return x.new_zeros(4, 2).scatter_reduce(0, GROUPS[:, None].expand_as(x), x, kind, include_self=False)
+
+    return reduced
+
+
+def by_segments(x: Tensor) -> Tensor:
+    return torch.segment_reduce(x, "max", lengths=torch.tensor([3, 3, 2]), axis=0)
+
+
+def by_equal_entries(x: Tensor) -> Tensor:
+    return x * (x.float() == x.float().amax(0)).to(x.dtype)
+
+
+@pytest.mark.parametrize(
+    "plain",
+    [
+        by_scatter("amax"),
+        by_scatter("amin"),
+        by_segments,
+        by_equal_entries,
+        lambda x: torch.stack(x.aminmax()),
+        lambda x: torch.fmax(x[:4], x[4:]),
+        lambda x: x.cummax(0).values,
+        lambda x: x.kthvalue(3, 0).values,
+        lambda x: x.median(0).values,
+        lambda x: x.topk(3, 0).values,
+        lambda x: functional.max_pool1d(x.mT, 2),
+        lambda x: torch.cdist(x[:4], x[4:], torch.inf),
+    ],
+)
+def test_an_entry_that_was_chosen_is_not_rounded(plain: Callable[[Tensor], Tensor]) -> None:
+    x = drawn(8, 2)
+    assert held_against(kernel(plain), plain, x).verdict is Verdict.PASS
+    assert held_against(kernel(plain, backward=half_more), plain, x).verdict is Verdict.FAIL

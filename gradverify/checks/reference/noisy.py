@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -13,17 +12,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from gradverify.checks.reference.unrounded import chosen, gives_whole_numbers, has_numbers, is_held
 from gradverify.core.model.magnitudes import all_set
 
-# Operations whose results are among the numbers that they get, up to the sign: torch's gradients of some go to the
-# entries that equal the result.
-_CHOOSING = {
-    *("abs", "amax", "amin", "aminmax", "max", "min", "maximum", "minimum", "cummax", "cummin"),
-    *("kthvalue", "median", "nanmedian", "mode", "sort", "topk"),
-}
-_NORMS = {"linalg_vector_norm", "norm"}
 NOISE_EPS = 2.0**-36  # relative width of the noise: far above float64's rounding, far below where it is not linear
-_WIDE = (torch.float64, torch.complex128)
 
 
 @contextmanager
@@ -34,10 +26,11 @@ def noisy_arithmetic(generator: torch.Generator, eps: float) -> Iterator[None]:
     such factor for each entry and one for each line along each dimension: inside a fused operation, a statistic that is
     common to a row is rounded too. Views and operations in place are left as they are.
 
-    What is not rounded gets no noise: the largest of several numbers, and numbers that a precision with this `eps`
-    holds, as 0 and 1 of a mask, if they are computed from such numbers and from integers alone. Other values that are
-    computed without the inputs, such as angles of positions, get the noise of float32 where `eps` is coarser: no kernel
-    computes them in bfloat16.
+    What is not rounded gets no noise: numbers that an operation chose among those it got, such as the largest;
+    numbers that it rounds to whole ones; and numbers that a precision with this `eps` holds, as 0 and 1 of a mask, if
+    they are computed from such whole numbers and from integers alone. Other values that are computed without the
+    inputs, such as angles of positions, get the noise of float32 where `eps` is coarser: no kernel computes them in
+    bfloat16.
     """
     with _Noisy(generator, eps):
         yield
@@ -60,29 +53,35 @@ class _Noisy(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        given = [value for value in tree_leaves((args, kwargs)) if isinstance(value, Tensor)]
+        leaves = tree_leaves((args, kwargs))
+        given = [value for value in leaves if isinstance(value, Tensor)]
         literal = func is torch.ops.aten.lift_fresh.default  # what torch.tensor([…]) ends with
         constant = literal or all(value in self.constants for value in given)
-        exact = literal or all(_is_whole(value) or value in self.exact for value in given)
+        whole = gives_whole_numbers(func, args, kwargs)
+        exact = whole or literal or all(_is_whole(value) or value in self.exact for value in given)
         in_place = any(returned.alias_info is not None for returned in func._schema.returns)
-        if not in_place and not _chooses(func, args):
+        if not in_place and not whole:
             share = self.of_constants if constant else 1.0
-            result = tree_map(lambda value: self._with_noise(value, share, exact=exact), result)
+            result = tree_map(lambda value: self._with_noise(value, leaves, share, exact=exact), result)
         for value in tree_leaves(result):
             if isinstance(value, Tensor):
                 _mark(self.constants, value, constant)
-                _mark(self.exact, value, exact and _has_numbers(value) and all_set(_is_held(value, self.eps)))
+                _mark(self.exact, value, exact and has_numbers(value) and all_set(is_held(value, self.eps)))
         return result
 
-    def _with_noise(self, value: Any, share: float, *, exact: bool) -> Any:
-        if not isinstance(value, Tensor) or not _has_numbers(value) or not value.numel():
+    def _with_noise(self, value: Any, given: Sequence[Any], share: float, *, exact: bool) -> Any:
+        if not isinstance(value, Tensor) or not has_numbers(value) or not value.numel():
+            return value
+        unrounded = chosen(value, given)
+        if exact:
+            unrounded |= is_held(value, self.eps)
+        if all_set(unrounded):
             return value
         noise = self._noise(value.shape, value.device)
         for dimension in range(value.dim()):
             line = [1 if place == dimension else size for place, size in enumerate(value.shape)]
             noise = noise.add_(self._noise(line, value.device))
-        if exact:
-            noise.masked_fill_(_is_held(value, self.eps), 0.0)
+        noise.masked_fill_(unrounded, 0.0)
         return value * noise.mul_(share * NOISE_EPS).add_(1)  # not value + value * noise: -inf stays -inf
 
     def _noise(self, shape: Sequence[int], device: torch.device) -> Tensor:
@@ -99,32 +98,6 @@ def _mark(tensors: WeakTensorKeyDictionary, value: Tensor, belongs: bool) -> Non
         tensors.pop(value, None)  # type: ignore[no-untyped-call]
 
 
-def _has_numbers(value: Tensor) -> bool:
-    """True if this is a tensor in float64 with memory; the gradient of sgn is zeros without."""
-    return value.dtype in _WIDE and value.layout is torch.strided and not value._is_zerotensor()
-
-
 def _is_whole(value: Tensor) -> bool:
     """True if this is a tensor of integers or booleans."""
     return not (value.is_floating_point() or value.is_complex())
-
-
-def _chooses(func: Any, args: Sequence[Any]) -> bool:
-    """True if an operation returns some of the numbers that it gets, up to their signs."""
-    name = func.overloadpacket.__name__
-    if any(isinstance(value, Tensor) and value.is_complex() for value in args):
-        return False  # the magnitude of a complex number is rounded
-    return name in _CHOOSING or (name in _NORMS and math.inf in map(abs, filter(_is_number, args)))
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float)
-
-
-def _is_held(value: Tensor, eps: float) -> Tensor:
-    """Mask of entries, of the shape of `value`, that are numbers of the precision in which `eps` follows 1."""
-    if value.is_complex():
-        return _is_held(value.real, eps) & _is_held(value.imag, eps)
-    mantissa, _ = torch.frexp(value)  # from 1/2 to 1
-    digits = mantissa * (2 / eps)
-    return digits == digits.round()
