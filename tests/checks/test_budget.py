@@ -12,8 +12,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from gradverify import deadline
 from gradverify.checks.registry import run_check
-from gradverify.core.model import limits
 from gradverify.deadline import Deadline
 from gradverify.diagnosis.diagnose import diagnose
 from gradverify.result import CheckResult, Verdict
@@ -50,7 +50,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     found = Clock()
-    monkeypatch.setattr(limits, "time", SimpleNamespace(monotonic=found.monotonic))
+    monkeypatch.setattr(deadline, "time", SimpleNamespace(monotonic=found.monotonic))
     return found
 
 

@@ -15,9 +15,7 @@ class Sample:
     value: Tensor  # (n,) by the function
     exact: Tensor  # (n,) by the reference
     nudged: tuple[Tensor, ...]  # each (n,), by the reference at nudged inputs and cotangents
-    noisy: tuple[
-        Tensor, ...
-    ]  # each (n,), change of the reference in noisy arithmetic, divided by the size of the noise
+    noisy: tuple[Tensor, ...]  # each (n,), change of the reference in noisy arithmetic over the size of the noise
     jittered: Tensor  # (n,) change by the rounding of float64 alone, divided by its eps
     jump: Tensor  # (n,) largest change where the reference jumps at the point; `noisy` and `jittered` are 0 there
     like: Tensor  # the function's tensor: shape, dtype
