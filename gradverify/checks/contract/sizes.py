@@ -85,12 +85,13 @@ def _operations(subject: Subject) -> int:
 def _error(subject: Subject, size: int, other: int, most: int) -> EvaluationError | None:
     """Return the error that forward or backward raises with dimensions of size `size` changed to `other`, else None.
 
-    Forward has at most so many operations. Backward runs only if all outputs are finite.
+    Forward has at most so many operations. Backward runs only if all outputs are finite, and have elements if the
+    inputs do: there is nothing to differentiate where broadcasting with an empty slice leaves an empty output.
     """
     try:
         with _Counted(most):
             tape = _at_size(subject, size, other)
-        if tape.outputs and _finite(tape):
+        if tape.outputs and _finite(tape) and (_has_elements(tape) or _is_empty(tape)):
             gradients_of(subject, tape, [torch.ones_like(output.tensor) for output in tape.outputs])
     except EvaluationError as error:
         return error
@@ -101,15 +102,26 @@ def _finite(tape: Tape) -> bool:
     return all(bool(output.tensor.isfinite().all()) for output in tape.outputs)
 
 
+def _has_elements(tape: Tape) -> bool:
+    return any(output.tensor.numel() for output in tape.outputs)
+
+
+def _is_empty(tape: Tape) -> bool:
+    """Return True if some input has no elements."""
+    return not all(leaf.numel() for leaf in tape.leaves)
+
+
 def _is_free(subject: Subject, size: int, most: int) -> bool:
-    """Return True if forward and backward both work at another size above 1.
+    """Return True if forward and backward both work at another size above 1, and forward at the next larger one.
 
     Forward may accept size 1 although the size is fixed: a constant broadcasts, or `zip` stops at the shorter list.
-    Then backward raises at other sizes too, or forward ignores the added entries.
+    Then backward raises at other sizes too, or forward ignores the added entries. A smaller size may fit by accident:
+    8 and 9 numbers have equally many frequencies, and 10 have more.
     """
+    larger = _error(subject, size, size + 1, most)
     if size > 2:
-        return _error(subject, size, size - 1, most) is None
-    return _error(subject, size, size + 1, most) is None and not _ignores_more(subject, size)
+        return (larger is None or larger.stage == "backward") and _error(subject, size, size - 1, most) is None
+    return larger is None and not _ignores_more(subject, size)
 
 
 def _ignores_more(subject: Subject, size: int) -> bool:

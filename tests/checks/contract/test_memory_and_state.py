@@ -417,6 +417,55 @@ def test_fixed_arguments_fit_the_inputs_at_every_call(fixed: Any) -> None:
     assert shapes == {(3,)}
 
 
+class Filtered(Function):
+    """Multiply the n // 2 + 1 frequencies of n numbers by as many weights."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weights: Tensor) -> Tensor:
+        ctx.save_for_backward(x, weights)
+        return torch.fft.irfft(torch.fft.rfft(x) * weights, n=len(x))
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor]:
+        x, weights = ctx.saved_tensors
+        twice = torch.full((len(x) // 2 + 1,), 2.0, dtype=x.dtype)
+        twice[0] = 1
+        twice[len(x) // 2 + len(x) % 2 :] = 1
+        frequencies = torch.fft.rfft(g)
+        return torch.fft.irfft(frequencies * weights, n=len(x)), (
+            twice * (frequencies * torch.fft.rfft(x).conj()).real / len(x)
+        )
+
+
+@pytest.mark.parametrize("n", [8, 9])
+def test_size_that_fits_one_neighbour_only_is_not_free(n: int) -> None:
+    x = torch.linspace(-1, 2, n, dtype=torch.float64)
+    assert failing(contract(Filtered.apply, x, x[: n // 2 + 1].cos())) == set()
+
+
+def reflected(u: Tensor) -> Tensor:
+    """Return second differences, with entries beyond the ends reflected; empty if there is one entry."""
+    wide = torch.cat([u[1:2], u, u[-2:-1]])
+    return wide[2:] - 2 * u + wide[:-2]
+
+
+class Reflected(Function):
+    @staticmethod
+    def forward(ctx: Any, u: Tensor) -> Tensor:
+        return reflected(u)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        n = len(g)
+        gu = torch.nn.functional.pad(g[1:], (0, 1)) + torch.nn.functional.pad(g[:-1], (1, 0)) - 2 * g
+        ends = torch.nn.functional.pad(g[:1], (1, n - 2)) + torch.nn.functional.pad(g[-1:], (n - 2, 1))
+        return gu + ends
+
+
+def test_outputs_that_become_empty_say_nothing_of_backward() -> None:
+    assert failing(contract(Reflected.apply, torch.linspace(-1, 2, 6, dtype=torch.float64))) == set()
+
+
 def test_output_overwritten_by_backward_is_not_reported_as_layout() -> None:
     class Tanh(torch.autograd.Function):
         @staticmethod
