@@ -87,12 +87,13 @@ def _one_side(subject: Subject, spacing: float) -> NoiseLevels:
 
 
 def _sample(subject: Subject, distance: float) -> tuple[Coordinates, Coordinates]:
-    tape = graph_at(subject, _displaced([primal.tensor for primal in subject.primals], distance, subject.settings.seed))
+    tape = graph_at(subject, displaced([primal.tensor for primal in subject.primals], distance, subject.settings.seed))
     outputs = outputs_of(tape)  # before backward, which may overwrite or free them
-    return gradients_of(subject, tape, _displaced(subject.cotangents, distance, subject.settings.seed + 1)), outputs
+    return gradients_of(subject, tape, displaced(subject.cotangents, distance, subject.settings.seed + 1)), outputs
 
 
-def _displaced(tensors: Sequence[Tensor], distance: float, seed: int) -> tuple[Tensor, ...]:
+def displaced(tensors: Sequence[Tensor], distance: float, seed: int) -> tuple[Tensor, ...]:
+    """Return copies with each coordinate moved at random by up to half the distance, relative."""
     generator = torch.Generator().manual_seed(seed)
     moved = []
     for tensor in tensors:

@@ -524,3 +524,29 @@ class OutsideOfModes(Function):
 def test_a_forward_whose_operations_cannot_be_counted_passes() -> None:
     result = contract(OutsideOfModes.apply, double([0.3, 0.7, 1.1]))
     assert (result.verdict, result.findings) == (Verdict.PASS, ())
+
+
+def variance(x: Tensor) -> Tensor:
+    """Return E[x²] - E[x]² of the rows, which cancels if the mean is large."""
+    return (x * x).mean(-1) - x.mean(-1) ** 2
+
+
+class Variance(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, in_memory_order: bool) -> Tensor:
+        ctx.save_for_backward(x)
+        return variance(x.mT.reshape(x.shape) if in_memory_order and x.stride(-1) > 1 else x)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
+        (x,) = ctx.saved_tensors
+        return 2 * g[:, None] * (x - x.mean(-1, keepdim=True)) / x.shape[-1], None
+
+
+@pytest.mark.parametrize("mean", [1e4, 1e6])
+def test_sums_that_cancel_may_differ_by_layout_as_much_as_rounding_changes_them(mean: float) -> None:
+    for seed in range(3):
+        steps = torch.randn(3, 64, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+        x = mean + steps * double([[1.0], [2.0], [3.0]])
+        assert failing(contract(lambda x: Variance.apply(x, False), x)) == set()
+        assert failing(contract(lambda x: Variance.apply(x, True), x)) == {"GV403"}
