@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from typing import Any
 
 import pytest
@@ -24,6 +25,17 @@ class Times(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         return grad, None
+
+
+def test_a_warning_of_the_function_is_given_once() -> None:
+    def warned(x: Tensor) -> Tensor:
+        warnings.warn("rounds", stacklevel=1)
+        return x.sin()
+
+    with pytest.warns(UserWarning, match="rounds") as caught:
+        found = gradverify.explore(warned, (double([0.3, -1.2]),), budget=6)
+    assert found.tries > 1
+    assert len(caught) == 1
 
 
 @pytest.mark.slow

@@ -24,6 +24,7 @@ from gradverify.run.build import build
 from gradverify.run.exercised import functions_under_test
 from gradverify.run.run_checks import settings_of
 from gradverify.run.signature import forward_parameters
+from gradverify.run.warned_once import each_warning_once
 from gradverify.spec.write import inputs_text, spec_text
 
 _VANISHED = 1e-12  # atol if the case has none: of gradients that vanish, only rounding is left
@@ -36,7 +37,8 @@ def explored(case: Case, target: Any, reference: Any, request: Exploring, on_try
     if case.surrogate is not None:
         why = "backward is the derivative of a surrogate, which is not that of forward"
         return Exploration(tries=0, budget=request.budget, message=why)
-    found = explore(case, tools_of(case, target, reference), request, on_try)
+    with each_warning_once():
+        found = explore(case, tools_of(case, target, reference), request, on_try)
     return replace(found, uncovered=tuple(replace(each, file=shown_path(each.file)) for each in found.uncovered))
 
 
