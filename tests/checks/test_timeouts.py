@@ -11,9 +11,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from gradverify import deadline
 from gradverify.case import Settings, TorchGradcheck
 from gradverify.checks.registry import run_check
-from gradverify.core.model import limits
 from gradverify.deadline import Deadline
 from gradverify.diagnosis.diagnose import diagnose
 from gradverify.result import CheckResult, Verdict
@@ -29,7 +29,7 @@ def limited(monkeypatch: pytest.MonkeyPatch) -> Limited:
 
     def run(check: str, calls: int, function: Callable[..., Any], x: Tensor, settings: Settings = ALONE) -> CheckResult:
         ticks = iter(range(1_000_000))
-        monkeypatch.setattr(limits, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
+        monkeypatch.setattr(deadline, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
         problem = replace(problem_of(function, x), deadline=Deadline(at=calls, seconds=calls))
         return run_check(check, problem, settings, diagnose)
 
