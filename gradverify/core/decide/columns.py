@@ -15,7 +15,19 @@ from gradverify.core.decide.ladder import DEPTH, judge_by_ladder, judge_by_large
 from gradverify.core.decide.oblique_kinks import excuse_oblique
 from gradverify.core.decide.screen import Look, Screened, joined_looks, screen
 from gradverify.core.decide.stairs import excuse_stairs
-from gradverify.core.decide.verdict import Code, Judged, Part, Parts, Reason, copy_of, decide, of_rows, put, stacked
+from gradverify.core.decide.verdict import (
+    Code,
+    Judged,
+    Part,
+    Parts,
+    Reason,
+    copy_of,
+    decide,
+    of_rows,
+    put,
+    replaced,
+    stacked,
+)
 from gradverify.core.estimate import richardson
 from gradverify.core.estimate.stencil import Stencil, sample_stencil
 from gradverify.core.model.limits import HELD, chunks
@@ -108,7 +120,15 @@ def _judge(context: JudgingContext, chosen: Tensor, first: Screened, history: Co
     except OutOfTime:
         known = judged.error.masked_fill(judged.error.isnan(), 0.0)  # nan, as of samples not taken, is no worst error
         judged = decide(judged, [(remaining, Reason.OUT_OF_TIME)], error=torch.where(remaining, known, judged.error))
-    return chosen, _with_propagated_nan(context, chosen, judged)
+    return chosen, _with_propagated_nan(context, chosen, _with_zeros_of_first_look(context, chosen, first, judged))
+
+
+def _with_zeros_of_first_look(context: JudgingContext, chosen: Tensor, first: Screened, judged: Judged) -> Judged:
+    """Return the verdicts with the first ones on zero claims that agreed, where later steps only had wider bars."""
+    agreed = (context.claimed[chosen] == 0) & (first.judged.code == Code.MATCH) & ~first.bends
+    return replaced(
+        judged, agreed & (judged.reason == Reason.WIDE_BAR) & (judged.bar >= first.judged.bar), first.judged
+    )
 
 
 def _stages(
