@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import torch
 from torch import Tensor
 
-from gradverify.case import Settings
+from gradverify.case import Settings, Tolerances
 from gradverify.core.decide.context import unchanged
+from gradverify.core.estimate.samples import BAR_FACTOR
 from gradverify.core.forward.repeatable import made_repeatable
 from gradverify.core.jacobians import investigate
 from gradverify.core.model.coordinates import flatten, unflatten
@@ -17,10 +19,20 @@ from gradverify.diagnosis.naming.variables import input_and_output_values
 from gradverify.errors import EvaluationError, GradverifyError
 from gradverify.evidence import Evidence, evidence_of, jacobian_pair
 
+_ANY_ERROR = 1e3  # relative tolerance by which no claim is accused
+_CLEAR = 1e-3  # relative error that is clear
+_SAME = 1e-5  # relative difference of derivatives that count as equal
+
 
 def evidence_at(evidence: Evidence, point: Tensor) -> Evidence | None:
     """Return the block with its input at `point` (n,) and all other inputs unchanged; None if it is not known there."""
     return _known_evidence(evidence, _problem_at(evidence, point))
+
+
+def clear_errors(evidence: Evidence) -> Tensor:
+    """Mask of the wrong entries (k,) whose errors are clear; those of an approximation are not, at any point."""
+    claimed, numeric = evidence.claimed[evidence.wrong], evidence.numeric[evidence.wrong]
+    return (claimed - numeric).abs() > _CLEAR * torch.maximum(claimed.abs(), numeric.abs())
 
 
 def evidence_scaled(evidence: Evidence, factor: float) -> Evidence | None:
@@ -57,10 +69,17 @@ def outputs_at(evidence: Evidence, point: Tensor) -> Tensor | None:
 
 
 def _known_evidence(evidence: Evidence, problem: Problem) -> Evidence | None:
+    """Return the block of another problem, without the cost of confirming what is wrong; None if it is not known."""
+    settings = Settings(tolerances=Tolerances(rtol=_ANY_ERROR))
     try:
-        return evidence_in(problem, evidence.of.name, evidence.wrt.name, Settings())
+        found = evidence_in(problem, evidence.of.name, evidence.wrt.name, settings)
     except GradverifyError:
         return None
+    if found is None:
+        return None
+    size = torch.maximum(found.claimed.abs(), found.numeric.abs())
+    wrong = (found.claimed - found.numeric).abs() > _SAME * size + BAR_FACTOR * found.bar
+    return replace(found, wrong=wrong)
 
 
 def _problem_at(evidence: Evidence, point: Tensor) -> Problem:

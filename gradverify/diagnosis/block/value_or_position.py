@@ -15,7 +15,8 @@ from torch import Tensor
 
 from gradverify.core.decide.verdict import Code
 from gradverify.core.model.coordinates import total
-from gradverify.diagnosis.block.shifted_problem import evidence_at, evidence_scaled
+from gradverify.core.model.magnitudes import all_set
+from gradverify.diagnosis.block.shifted_problem import clear_errors, evidence_at, evidence_scaled
 from gradverify.diagnosis.naming.region import Region
 from gradverify.diagnosis.naming.variables import Axis, input_and_output_values, variables
 from gradverify.evidence import Evidence
@@ -81,6 +82,8 @@ def _agree(expected: Tensor, found: Tensor, usable: Tensor) -> bool:
 def permuted_block(evidence: Evidence) -> Permuted | None:
     """Return the block at the permuted input; None if large, unknown there, or if backward ignores all inputs."""
     if max(total(evidence.of.shape), total(evidence.wrt.shape)) > _LARGEST or evidence.backward.problem.order > 1:
+        return None
+    if not all_set(clear_errors(evidence)):
         return None
     values = input_and_output_values(evidence)[0][evidence.wrt.coordinates]
     order = torch.randperm(len(values), generator=torch.Generator().manual_seed(0)).to(values.device)

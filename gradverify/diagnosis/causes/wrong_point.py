@@ -8,8 +8,9 @@ from operator import attrgetter
 import torch
 from torch import Tensor
 
+from gradverify.core.model.magnitudes import any_set
 from gradverify.diagnosis.block.entries import BlockEntries, explained_share
-from gradverify.diagnosis.block.shifted_problem import evidence_at
+from gradverify.diagnosis.block.shifted_problem import clear_errors, evidence_at
 from gradverify.diagnosis.block.structure import is_elementwise
 from gradverify.diagnosis.naming.variables import Axis, tensors_along
 from gradverify.evidence import Diagnosis, Evidence
@@ -37,7 +38,7 @@ def _first_match(
     seen: BlockEntries, expected: Tensor, side: Callable[[Evidence], Tensor], text: str
 ) -> Diagnosis | None:
     """Return the diagnosis for the first tensor at whose values, in their order, one side has the expected diagonal."""
-    if int(seen.wrong.sum()) < _MIN_WRONG or not is_elementwise(seen):
+    if int(seen.wrong.sum()) < _MIN_WRONG or not is_elementwise(seen) or not any_set(clear_errors(seen.block)):
         return None
     for tensor in tensors_along(seen.block, Axis.INPUT):
         if tensor.where or tensor.name == seen.block.wrt.name:
