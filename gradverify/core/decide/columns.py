@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from gradverify.core.decide.backward_rounding import excuse_backward_rounding
-from gradverify.core.decide.compare import differs_clearly
-from gradverify.core.decide.context import JudgingContext, focused
+from gradverify.core.decide.compare import differs_clearly, largest_resolving_bar
+from gradverify.core.decide.context import JudgingContext, focused, of_column_groups
 from gradverify.core.decide.directional import are_smooth, columns_do_not_add_up, confirmed_along_line
 from gradverify.core.decide.ladder import DEPTH, judge_by_ladder, judge_by_largest_steps
 from gradverify.core.decide.oblique_kinks import excuse_oblique
@@ -120,15 +120,18 @@ def _judge(context: JudgingContext, chosen: Tensor, first: Screened, history: Co
     except OutOfTime:
         known = judged.error.masked_fill(judged.error.isnan(), 0.0)  # nan, as of samples not taken, is no worst error
         judged = decide(judged, [(remaining, Reason.OUT_OF_TIME)], error=torch.where(remaining, known, judged.error))
-    return chosen, _with_propagated_nan(context, chosen, _with_zeros_of_first_look(context, chosen, first, judged))
+    return chosen, _with_propagated_nan(context, chosen, _with_first_look(context, chosen, first, judged))
 
 
-def _with_zeros_of_first_look(context: JudgingContext, chosen: Tensor, first: Screened, judged: Judged) -> Judged:
-    """Return the verdicts with the first ones on zero claims that agreed, where later steps only had wider bars."""
-    agreed = (context.claimed[chosen] == 0) & (first.judged.code == Code.MATCH) & ~first.bends
-    return replaced(
-        judged, agreed & (judged.reason == Reason.WIDE_BAR) & (judged.bar >= first.judged.bar), first.judged
-    )
+def _with_first_look(context: JudgingContext, chosen: Tensor, first: Screened, judged: Judged) -> Judged:
+    """Return the verdicts with those of the first look where it agreed with a sharp bar and later bars were wider.
+
+    Such entries were in doubt only for estimates as small as their bars, as of zeros that rounding moves.
+    """
+    largest = largest_resolving_bar(context.claimed[chosen].abs(), of_column_groups(context.allowance, chosen))
+    agreed = (first.judged.code == Code.MATCH) & ~first.bends & (first.judged.bar <= largest)
+    wider = (judged.reason == Reason.WIDE_BAR) & (judged.bar >= first.judged.bar)
+    return replaced(judged, agreed & wider, first.judged)
 
 
 def _stages(

@@ -74,9 +74,8 @@ def row_column_size(column_groups: ColumnGroups, size: Tensor, length: Tensor) -
     if not size.numel():
         return size
     column = value_of_column(column_groups, slice(None), largest_by_column(column_groups, size))
-    return torch.minimum(
-        torch.minimum(size.amax(dim=0, keepdim=True), column), _largest_change(column_groups, size, length, 0.0)
-    )
+    row = size.amax(dim=0, keepdim=True).minimum(_largest_change(column_groups, size, length, at_least=0.0))
+    return torch.minimum(row, column)
 
 
 def resolution_scale(column_groups: ColumnGroups, size: Tensor, value: Tensor, length: Tensor) -> Tensor:
