@@ -24,9 +24,19 @@ _CLEAR = 1e-3  # relative error that is clear
 _SAME = 1e-5  # relative difference of derivatives that count as equal
 
 
+def problem_at(evidence: Evidence, point: Tensor) -> Problem:
+    """Return the problem with the block's input at `point` (n,) and all other inputs unchanged."""
+    problem = evidence.backward.problem
+    all_inputs = input_and_output_values(evidence)[0].clone()
+    all_inputs[evidence.wrt.coordinates] = point
+    tensors = unflatten(all_inputs, [primal.tensor for primal in problem.primals])
+    primals = [replace(primal, tensor=tensor) for primal, tensor in zip(problem.primals, tensors, strict=True)]
+    return replace(problem, primals=tuple(primals))
+
+
 def evidence_at(evidence: Evidence, point: Tensor) -> Evidence | None:
     """Return the block with its input at `point` (n,) and all other inputs unchanged; None if it is not known there."""
-    return _known_evidence(evidence, _problem_at(evidence, point))
+    return _known_evidence(evidence, problem_at(evidence, point))
 
 
 def clear_errors(evidence: Evidence) -> Tensor:
@@ -60,7 +70,7 @@ def evidence_in(problem: Problem, of: str, wrt: str, settings: Settings) -> Evid
 
 def outputs_at(evidence: Evidence, point: Tensor) -> Tensor | None:
     """Return the block's output (m,) at the input `point` (n,), None if forward fails or returns fewer outputs."""
-    problem = _problem_at(evidence, point)
+    problem = problem_at(evidence, point)
     try:
         outputs = flatten(output.tensor for output in call(problem, [primal.tensor for primal in problem.primals]))
     except EvaluationError:
@@ -80,13 +90,3 @@ def _known_evidence(evidence: Evidence, problem: Problem) -> Evidence | None:
     size = torch.maximum(found.claimed.abs(), found.numeric.abs())
     wrong = (found.claimed - found.numeric).abs() > _SAME * size + BAR_FACTOR * found.bar
     return replace(found, wrong=wrong)
-
-
-def _problem_at(evidence: Evidence, point: Tensor) -> Problem:
-    """Return the problem with the block's input set to `point` (n,)."""
-    problem = evidence.backward.problem
-    all_inputs = input_and_output_values(evidence)[0].clone()
-    all_inputs[evidence.wrt.coordinates] = point
-    tensors = unflatten(all_inputs, [primal.tensor for primal in problem.primals])
-    primals = [replace(primal, tensor=tensor) for primal, tensor in zip(problem.primals, tensors, strict=True)]
-    return replace(problem, primals=tuple(primals))

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from operator import attrgetter
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 import torch
 from torch import Tensor
 
+from gradverify.core.backward.vjps import backward_of, row
 from gradverify.core.model.magnitudes import any_set
+from gradverify.core.model.tape import record
 from gradverify.diagnosis.block.entries import BlockEntries, explained_share
-from gradverify.diagnosis.block.shifted_problem import clear_errors, evidence_at
+from gradverify.diagnosis.block.shifted_problem import clear_errors, evidence_at, outputs_at, problem_at
 from gradverify.diagnosis.block.structure import is_elementwise
-from gradverify.diagnosis.naming.variables import Axis, tensors_along
+from gradverify.diagnosis.naming.variables import Axis, AxisTensor, tensors_along
+from gradverify.errors import EvaluationError
 from gradverify.evidence import Diagnosis, Evidence
 
 WRONG_POINT = "wrong-point"
@@ -20,38 +23,87 @@ _SAME = 1e-5  # relative difference of derivatives that count as equal
 _CHANGES = 1e-5  # relative difference of derivatives that count as different
 _ONE_IN = 5  # more than one wrong entry in so many has to change when the values are shuffled
 _MIN_WRONG = 4  # wrong entries that have to agree
+_CLOSE = 1e-2  # of the largest derivative: error of a central difference at which the engine looks closer
+_STEP = 1e-3  # of that difference, times the size of an entry
+_MIN_SIZE = 1e-4  # times the mean size: least size of an entry, for its step
 
 
 def wrong_point(seen: BlockEntries) -> Diagnosis | None:
     """Detect claimed derivatives that are the numeric ones at the values of another tensor."""
+    expected = seen.claimed.diagonal()
+
+    def numeric_at(point: Tensor) -> Tensor | None:
+        there = evidence_at(seen.block, point)
+        return None if there is None else there.numeric.diagonal()
+
     text = "analytic is the derivative at {wrt} = {name}: backward computes with {name} where {wrt} belongs"
-    return _first_match(seen, seen.claimed.diagonal(), attrgetter("numeric"), text)
+    return _first_match(
+        seen, (each for each in _others(seen) if _is_close(seen, each.values)), expected, numeric_at, text
+    )
 
 
 def wrong_point_in_backward(seen: BlockEntries) -> Diagnosis | None:
     """Detect a backward that is right here if it is called at the values of another tensor."""
+    expected = seen.numeric.diagonal()
     text = "backward at {wrt} = {name} says what is right here: it computes with {wrt} where {name} belongs"
-    return _first_match(seen, seen.numeric.diagonal(), attrgetter("claimed"), text)
+    return _first_match(seen, _others(seen), expected, partial(_claimed_at, seen.block), text)
+
+
+def _others(seen: BlockEntries) -> Iterator[AxisTensor]:
+    """Yield the other tensors of the input's shape, if the block is elementwise and wrong in a few entries at least."""
+    block = seen.block
+    if int(seen.wrong.sum()) < _MIN_WRONG or not is_elementwise(seen) or not any_set(clear_errors(block)):
+        return
+    yield from (each for each in tensors_along(block, Axis.INPUT) if not each.where and each.name != block.wrt.name)
 
 
 def _first_match(
-    seen: BlockEntries, expected: Tensor, side: Callable[[Evidence], Tensor], text: str
+    seen: BlockEntries,
+    tensors: Iterable[AxisTensor],
+    expected: Tensor,
+    derivatives_at: Callable[[Tensor], Tensor | None],
+    text: str,
 ) -> Diagnosis | None:
-    """Return the diagnosis for the first tensor at whose values, in their order, one side has the expected diagonal."""
-    if int(seen.wrong.sum()) < _MIN_WRONG or not is_elementwise(seen) or not any_set(clear_errors(seen.block)):
-        return None
-    for tensor in tensors_along(seen.block, Axis.INPUT):
-        if tensor.where or tensor.name == seen.block.wrt.name:
+    """Return the diagnosis for the first tensor at whose values, in their order, the derivatives (k,) are expected."""
+    for tensor in tensors:
+        found = derivatives_at(tensor.values)
+        share = None if found is None else _share(seen, expected, found)
+        shuffled = None if share is None else derivatives_at(_shuffled(tensor.values))
+        if found is None or share is None or shuffled is None:
             continue
-        there = evidence_at(seen.block, tensor.values)
-        share = None if there is None else _share(seen, expected, side(there).diagonal())
-        shuffled = None if share is None else evidence_at(seen.block, _shuffled(tensor.values))
-        if there is None or share is None or shuffled is None:
-            continue
-        if _depends_on_order(seen, side(there).diagonal(), side(shuffled).diagonal()):
+        if _depends_on_order(seen, found, shuffled):
             explanation = text.format(wrt=seen.block.wrt.name, name=tensor.name)
             return Diagnosis(cause=WRONG_POINT, explanation=explanation, share=share)
     return None
+
+
+def _is_close(seen: BlockEntries, point: Tensor) -> bool:
+    """True if central differences at `point` (k,) are close to the claims in most entries.
+
+    All entries of the input move together, so that two forwards tell at which points the engine may look closer.
+    """
+    step = _STEP * point.abs().clamp(min=_MIN_SIZE * (float(point.abs().mean()) or 1.0))
+    above, below = (outputs_at(seen.block, point + each) for each in (step, -step))
+    if above is None or below is None:
+        return False
+    claimed = seen.claimed.diagonal()
+    error = ((above - below) / (2 * step) - claimed).abs().median()
+    return bool(error <= _CLOSE * claimed.abs().max())
+
+
+def _claimed_at(evidence: Evidence, point: Tensor) -> Tensor | None:
+    """Return the claimed derivatives (k,) of an elementwise block at the input `point` (k,), by one vjp.
+
+    None if forward or backward fails there.
+    """
+    problem = problem_at(evidence, point)
+    try:
+        backward = backward_of(problem, record(problem), 0)
+        cotangent = torch.zeros_like(backward.known_vjp[0])
+        cotangent[evidence.of.coordinates] = 1.0
+        return row(backward, cotangent)[evidence.wrt.coordinates].to(evidence.device)
+    except EvaluationError:
+        return None
 
 
 def _share(seen: BlockEntries, expected: Tensor, found: Tensor) -> float | None:
