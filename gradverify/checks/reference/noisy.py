@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from gradverify.checks.reference.unrounded import chosen, gives_whole_numbers, h
 from gradverify.core.model.magnitudes import all_set
 
 NOISE_EPS = 2.0**-36  # relative width of the noise: far above float64's rounding, far below where it is not linear
+_COPIES = {torch.ops.aten.clone.default, torch.ops.aten.cat.default}  # they choose what they are given
 
 
 @contextmanager
@@ -53,20 +55,21 @@ class _Noisy(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        leaves = tree_leaves((args, kwargs))
+        leaves = _leaves(args, kwargs)
         given = [value for value in leaves if isinstance(value, Tensor)]
         literal = func is torch.ops.aten.lift_fresh.default  # what torch.tensor([…]) ends with
         constant = literal or all(value in self.constants for value in given)
-        whole = gives_whole_numbers(func, args, kwargs)
+        whole = gives_whole_numbers(func, leaves, kwargs)
         exact = whole or literal or all(_is_whole(value) or value in self.exact for value in given)
-        in_place = any(returned.alias_info is not None for returned in func._schema.returns)
-        if not in_place and not whole:
+        aliased = _is_aliased(func)
+        if not (aliased or whole or (func in _COPIES and all(map(has_numbers, given)))):
             share = self.of_constants if constant else 1.0
-            result = tree_map(lambda value: self._with_noise(value, leaves, share, exact=exact), result)
-        for value in tree_leaves(result):
+            noisily = partial(self._with_noise, given=leaves, share=share, exact=exact)
+            result = noisily(result) if isinstance(result, Tensor) else tree_map(noisily, result)
+        for value in (result,) if isinstance(result, Tensor) else tree_leaves(result):
             if isinstance(value, Tensor):
-                _mark(self.constants, value, constant)
-                _mark(self.exact, value, exact and has_numbers(value) and all_set(is_held(value, self.eps)))
+                _mark(self.constants, value, constant, aliased)
+                _mark(self.exact, value, exact and has_numbers(value) and all_set(is_held(value, self.eps)), aliased)
         return result
 
     def _with_noise(self, value: Any, given: Sequence[Any], share: float, *, exact: bool) -> Any:
@@ -90,11 +93,23 @@ class _Noisy(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return found.to(device).sub_(0.5)
 
 
-def _mark(tensors: WeakTensorKeyDictionary, value: Tensor, belongs: bool) -> None:
-    """Add a tensor to those of a kind, or take it out."""
+def _leaves(args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> list[Any]:
+    """Return what an operation gets, without the lists that hold some of it."""
+    given = [*args, *(kwargs or {}).values()]
+    return tree_leaves(given) if any(isinstance(each, list | tuple | dict) for each in given) else given
+
+
+@cache
+def _is_aliased(func: Any) -> bool:
+    """True if an operation returns a view, or what it was given."""
+    return any(returned.alias_info is not None for returned in func._schema.returns)
+
+
+def _mark(tensors: WeakTensorKeyDictionary, value: Tensor, belongs: bool, aliased: bool) -> None:
+    """Add a tensor to those of a kind, or take it out; a new one is not among them."""
     if belongs:
         tensors[value] = True
-    else:
+    elif aliased:
         tensors.pop(value, None)  # type: ignore[no-untyped-call]
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves
 
 # Operations that round to whole numbers or count: their results are exact by definition.
 _WHOLE = {"ceil", "floor", "round", "trunc", "sign", "sgn", "heaviside", "floor_divide", "histc"}
@@ -25,12 +24,12 @@ def has_numbers(value: Tensor) -> bool:
     return value.dtype in WIDE and value.layout is torch.strided and not value._is_zerotensor()
 
 
-def gives_whole_numbers(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> bool:
-    """True if the results of an operation are whole numbers by definition."""
-    name, given = func.overloadpacket.__name__, tree_leaves((args, kwargs))
-    if any(isinstance(value, Tensor) and value.is_complex() for value in given):
-        return False  # the sign of a complex number is rounded
-    return name in _WHOLE or (name == "div" and bool((kwargs or {}).get("rounding_mode")))
+def gives_whole_numbers(func: Any, given: Iterable[Any], kwargs: Mapping[str, Any] | None) -> bool:
+    """True if the results of an operation on what is `given` are whole numbers by definition."""
+    name = func.overloadpacket.__name__
+    if name not in _WHOLE and not (name == "div" and (kwargs or {}).get("rounding_mode")):
+        return False
+    return not any(isinstance(value, Tensor) and value.is_complex() for value in given)  # their sign is rounded
 
 
 def chosen(value: Tensor, given: Iterable[Any]) -> Tensor:
@@ -45,32 +44,34 @@ def chosen(value: Tensor, given: Iterable[Any]) -> Tensor:
     if math.inf in scalars:
         return torch.ones(value.shape, dtype=torch.bool, device=value.device)
     parts = _parts(value)
-    found = (parts == 0) | ~parts.isfinite()
-    others = [_parts(each) for each in given if isinstance(each, Tensor) and has_numbers(each) and each.numel()]
-    for other in others:
-        if other.shape == parts.shape:
-            found |= other.to(parts.device) == parts
-    others.append(parts.new_tensor(scalars))
-    left = parts[~found]
-    if left.numel():
-        places = torch.linspace(0, left.numel() - 1, min(_LOOKED_AT, left.numel()), device=left.device).long()
-        if _are_among(left[places], others):
-            return torch.ones(value.shape, dtype=torch.bool, device=value.device)
-    return found.all(dim=-1)
+    left = (parts > 0) & (parts < math.inf)
+    tensors = [each for each in given if isinstance(each, Tensor) and has_numbers(each) and each.numel()]
+    others = list(map(_parts, tensors))
+    for each, other in zip(tensors, others, strict=True):
+        if each.shape == value.shape and each.dtype == value.dtype:
+            left &= other.to(parts.device) != parts
+    if _are_among(parts[left], others, scalars):
+        return torch.ones(value.shape, dtype=torch.bool, device=value.device)
+    return ~(left.any(dim=-1) if value.is_complex() else left)
 
 
 def _parts(value: Tensor) -> Tensor:
-    """Return magnitudes of the real and imaginary parts, (*shape, 1) or (*shape, 2)."""
+    """Return magnitudes, of the shape of `value`; of real and imaginary parts if it is complex, (*shape, 2)."""
     plain = value.detach().resolve_conj().resolve_neg()
-    return (torch.view_as_real(plain) if plain.is_complex() else plain.unsqueeze(-1)).abs()
+    return (torch.view_as_real(plain) if plain.is_complex() else plain).abs()
 
 
-def _are_among(values: Tensor, others: Sequence[Tensor]) -> bool:
-    """True if each of a few values is an entry of some of the other tensors."""
-    if not any(bool((other == values[0].to(other.device)).any()) for other in others):  # most operations end here
+def _are_among(values: Tensor, others: Sequence[Tensor], scalars: Sequence[float]) -> bool:
+    """True if each of a few of the values is an entry of some of the other tensors, or one of the scalars."""
+    if not values.numel():
         return False
-    hits = [other[torch.isin(other, values.to(other.device))].to(values.device) for other in others]
-    return bool(torch.isin(values, torch.cat(hits)).all())
+    first = float(values[0])
+    if first not in scalars and not any(bool((other == first).any()) for other in others):
+        return False  # most operations end here
+    count = min(_LOOKED_AT, values.numel())
+    few = values[torch.linspace(0, values.numel() - 1, count, device=values.device).long()]
+    hits = [other[torch.isin(other, few.to(other.device))].to(few.device) for other in others]
+    return bool(torch.isin(few, torch.cat([*hits, few.new_tensor(scalars)])).all())
 
 
 def is_held(value: Tensor, eps: float) -> Tensor:
