@@ -133,8 +133,8 @@ def with_package(folder: Path) -> Path:
 
 
 @pytest.fixture
-def package(tmp_path: Path) -> Path:
-    return with_package(tmp_path)
+def package(commands: Commands) -> Path:
+    return with_package(commands.folder)
 
 
 def drafts(folder: Path) -> dict[str, str]:
@@ -213,7 +213,7 @@ def interrupted(package: Path, *words: str) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
-def test_an_interrupt_keeps_what_was_inferred(package: Path) -> None:
+def test_an_interrupt_keeps_what_was_inferred(commands: Commands, package: Path) -> None:
     write(package / "several", "hangs", in_forward=HANG)
     code, out, err = interrupted(package, "--jobs", "1")
     assert (code, drafts(package)) == (130, {"first": ""}), err
@@ -223,7 +223,7 @@ def test_an_interrupt_keeps_what_was_inferred(package: Path) -> None:
         "gradverify: interrupted: 1 of 3 functions was done; the same command goes on with the others\n"
     )
     write(package / "several", "hangs")
-    again = gradverify(package, "init", "several")
+    again = commands("init", "several")
     assert (again.returncode, drafts(package)) == (0, {"first": "", "hangs": "", "last": ""})
 
 

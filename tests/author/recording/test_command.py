@@ -8,12 +8,15 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.author.recording.making import OPS, Ran, record, run, run_here
+from tests.author.recording.making import OPS, ROOT, Ran, record, run, run_here
 from tests.lent import Commands
 
 pytestmark = pytest.mark.slow
@@ -92,22 +95,47 @@ if __name__ == "__main__":
 of_one_recording = pytest.mark.xdist_group("recording")  # else each pytest process would make its own recording
 
 
+@contextmanager
+def given_on_stdin(folder: Path, text: str) -> Iterator[None]:
+    """Let programs that are started from here read a text from stdin."""
+    (folder / "stdin").write_text(text, encoding="utf-8")
+    before = os.dup(0)
+    with (folder / "stdin").open(encoding="utf-8") as file:
+        os.dup2(file.fileno(), 0)
+    try:
+        yield
+    finally:
+        os.dup2(before, 0)
+        os.close(before)
+
+
 def with_ops(folder: Path) -> Path:
     (folder / "ops.py").write_text(OPS, encoding="utf-8")
     return folder
 
 
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Ran:
-    folder = tmp_path_factory.mktemp("recorded")
-    (with_ops(folder) / "train.py").write_text(CALLS, encoding="utf-8")
-    return record(folder, "--", sys.executable, "train.py")
+_kept: list[Ran] = []
 
 
-def test_the_command_says_what_it_says_without(project: Path) -> None:
+@pytest.fixture
+def recorded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    """Return what one recording printed and wrote, which all tests look at."""
+    if not _kept:
+        commands: Commands = request.getfixturevalue("commands")
+        (with_ops(commands.folder) / "train.py").write_text(CALLS, encoding="utf-8")
+        ran = run_here(commands, "record", "--", sys.executable, "train.py")
+        _kept.append(replace(ran, folder=tmp_path_factory.mktemp("recorded") / "kept"))
+        shutil.copytree(commands.folder, _kept[0].folder)
+    return _kept[0]
+
+
+def test_the_command_says_what_it_says_without(commands: Commands, capfd: pytest.CaptureFixture[str]) -> None:
+    project = with_ops(commands.folder)
     (project / "talks.py").write_text(TALKS, encoding="utf-8")
     plain = run(project, "talks.py", input="hello\n")
-    ran = run(project, "-m", "gradverify", "record", "--", sys.executable, "talks.py", input="hello\n")
+    commands.patch.setenv("PYTHONPATH", str(ROOT))  # it is printed
+    with given_on_stdin(project, "hello\n"):
+        ran = run_here(commands, "record", "--", sys.executable, "talks.py", printed=capfd)
     assert "ValueError: a negative exponent" in plain.err and "UserWarning: a large exponent" in plain.err
     assert "ValueError: a negative shift" in plain.err and "UserWarning: Converting a tensor" in plain.err
     assert (ran.code, ran.out) == (plain.code, plain.out)
