@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.subject import judge_right, problem_of
-from gradverify.core.backward.batched_vjp import jacobian
-from gradverify.core.backward.vjps import backward_of
+from gradverify.core.backward.vjps import backward_of, jacobian
 from gradverify.core.decide.verdict import Code
 from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import record

@@ -31,7 +31,6 @@ _STAGES = (
     ("sampler.py", "sampler", "sampler"),
     ("batching.py", "", "many points in one call"),
     ("vjps.py", "", "vjps"),
-    ("batched_vjp.py", "", "vjps"),
 )
 _FOLDERS = (
     ("/diagnosis/", "diagnosis"),

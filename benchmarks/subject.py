@@ -9,15 +9,14 @@ from torch import Tensor
 
 from gradverify.case import Settings, TorchGradcheck
 from gradverify.checks.registry import run_check
-from gradverify.core.backward.batched_vjp import jacobian
-from gradverify.core.backward.vjps import backward_of
+from gradverify.core.backward.vjps import backward_of, jacobian
 from gradverify.core.decide.context import unchanged
 from gradverify.core.decide.verdict import Code
 from gradverify.core.forward.repeatable import made_repeatable
 from gradverify.core.forward.sampler import Sampler
 from gradverify.core.jacobians import investigate
-from gradverify.core.model.coordinates import Block, blocks
-from gradverify.core.model.problem import Named, Problem, bind
+from gradverify.core.model.coordinates import Block, Named, blocks
+from gradverify.core.model.problem import Problem, bind
 from gradverify.core.model.tape import record
 from gradverify.evidence import JacobianPair, jacobian_pair
 from gradverify.result import CheckResult, Verdict

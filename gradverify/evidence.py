@@ -10,9 +10,9 @@ from torch import Tensor
 
 from gradverify.case import Settings
 from gradverify.core.backward.vjps import Backward
+from gradverify.core.decide.comparison import Entries
 from gradverify.core.decide.context import MeasuredProblem
 from gradverify.core.decide.verdict import Code
-from gradverify.core.decide.worst_entries import Entries
 from gradverify.core.jacobians import Investigation
 from gradverify.core.model.coordinates import Block
 

@@ -21,9 +21,9 @@ from gradverify.core.estimate.nonsmooth import LadderResult, classify_ladder
 from gradverify.core.estimate.samples import Samples, central_differences, difference_noise, joined, one_sided_quotients
 from gradverify.core.estimate.stencil import sample
 from gradverify.core.estimate.tableau import coarse_steps, fine_steps
-from gradverify.core.forward.length_scales import scales
 from gradverify.core.forward.noise import measure
 from gradverify.core.forward.sampler import Sampler, sampler
+from gradverify.core.model.magnitudes import scales
 from gradverify.core.model.problem import bind
 from gradverify.core.model.tape import record
 
@@ -57,7 +57,11 @@ def climb(function: Callable[[Tensor], Tensor], x: float) -> Climbed:
     """Sample `function` at x by all steps of the ladder, and classify it."""
     problem = bind(function, [torch.tensor([x], dtype=torch.float64, requires_grad=True)], names=["x"])
     sampled = sampler(problem, record(problem))
-    lengths, groups, chosen = scales(sampled), single_columns(1, 1, sampled.point.device), torch.tensor([0])
+    lengths, groups, chosen = (
+        scales(sampled.point, sampled.inputs),
+        single_columns(1, 1, sampled.point.device),
+        torch.tensor([0]),
+    )
     noise = measure(sampled, lengths, 0)
     coarse = sample(sampled, groups, chosen, coarse_steps(lengths))
     samples = joined(coarse, sample(sampled, groups, chosen, fine_steps(lengths, chosen)))

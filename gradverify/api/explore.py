@@ -24,8 +24,8 @@ from gradverify.case import (
     TupleArgument,
     Values,
 )
+from gradverify.core.model.coordinates import is_special, why_unreadable
 from gradverify.core.model.generators import restored_generators
-from gradverify.core.model.tensor_kinds import is_special, why_unreadable
 from gradverify.exploration.inputs import described
 from gradverify.paths import shown_from_here
 from gradverify.report.explored_view import exploration_text

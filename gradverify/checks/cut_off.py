@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from gradverify.core.forward.length_scales import scales
 from gradverify.core.forward.repeatable import Repeatable
 from gradverify.core.model.coordinates import flatten, unflatten
 from gradverify.core.model.generators import random_magnitudes
+from gradverify.core.model.magnitudes import scales
 from gradverify.core.model.problem import call
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding, Verdict
@@ -28,7 +28,9 @@ def cut_off(steady: Repeatable) -> Iterator[Finding]:
     names = steady.tape.cut_off
     if not names:
         return
-    direction = random_magnitudes(scales(steady.sampled).step, torch.Generator().manual_seed(0))
+    direction = random_magnitudes(
+        scales(steady.sampled.point, steady.sampled.inputs).step, torch.Generator().manual_seed(0)
+    )
     try:
         sides = [_at(steady, direction * (sign * step), names) for step in _STEPS for sign in (1, -1)]
     except EvaluationError:

@@ -23,14 +23,13 @@ from gradverify.checks.wording import (
     unnamed,
 )
 from gradverify.core.backward.vjps import Reuse, fails_later
-from gradverify.core.decide.comparison import Comparison
+from gradverify.core.decide.comparison import Comparison, Entries
 from gradverify.core.decide.context import Reconsider
 from gradverify.core.decide.verdict import ACCEPTED, WRONG, Code
-from gradverify.core.decide.worst_entries import Entries
 from gradverify.core.forward.repeatable import Repeatable
 from gradverify.core.jacobians import Investigation, investigate
-from gradverify.core.model.coordinates import blocks
-from gradverify.core.model.problem import Named, Problem
+from gradverify.core.model.coordinates import Named, blocks
+from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import Tape, record
 from gradverify.core.strategy.random_sketch import UnfinishedSearch, UnnamedError
 from gradverify.deadline import OutOfTime, keeping

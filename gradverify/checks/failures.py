@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
-from gradverify.core.model.problem import Named, Primal, Problem
+from gradverify.core.model.coordinates import Named, why_unreadable
+from gradverify.core.model.problem import Primal, Problem
 from gradverify.core.model.tape import Rejected
-from gradverify.core.model.tensor_kinds import why_unreadable
 from gradverify.deadline import OutOfTime
 from gradverify.errors import EvaluationError, SurrogateError, what_is_lacking
 from gradverify.paths import shown_path

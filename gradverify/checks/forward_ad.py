@@ -19,10 +19,9 @@ from gradverify.checks.contract.subject import Subject, judged_outputs, outputs_
 from gradverify.checks.contract.wording import allowance, failure, raised
 from gradverify.checks.failures import evaluations, skipped
 from gradverify.checks.wording import distinguishable
-from gradverify.core.model.coordinates import flatten
+from gradverify.core.model.coordinates import as_plain, flatten
 from gradverify.core.model.problem import Problem, call
 from gradverify.core.model.tape import Tape, record
-from gradverify.core.model.tensor_kinds import as_plain
 from gradverify.errors import EvaluationError
 from gradverify.evidence import undiagnosed
 from gradverify.result import CheckResult, Finding, Verdict, worst

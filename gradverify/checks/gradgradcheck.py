@@ -24,11 +24,11 @@ from gradverify.core.estimate.nonsmooth import classify_ladder
 from gradverify.core.estimate.samples import BAR_FACTOR, Estimate, difference_noise, joined
 from gradverify.core.estimate.stencil import sample
 from gradverify.core.estimate.tableau import HALVINGS, coarse_steps, fine_steps, tableau
-from gradverify.core.forward.length_scales import scales
 from gradverify.core.forward.noise import measure
 from gradverify.core.forward.repeatable import Repeatable, made_repeatable
 from gradverify.core.forward.sampler import Sampler, sampler
 from gradverify.core.model.limits import chunks
+from gradverify.core.model.magnitudes import scales
 from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import Rejected, has_once_differentiable, record, vjp, vjp_problem
 from gradverify.deadline import keeping
@@ -202,7 +202,7 @@ def _kinked_columns(sampled: Sampler, columns: Tensor, seed: int) -> Tensor:
 
     False for columns beyond the coordinates of the problem's own primals (cotangents).
     """
-    lengths = scales(sampled)
+    lengths = scales(sampled.point, sampled.inputs)
     noise = measure(sampled, lengths, seed)
     column_groups = single_columns(sampled.point.numel(), sampled.value.numel(), sampled.point.device)
     kinked = torch.zeros(len(columns), dtype=torch.bool, device=columns.device)

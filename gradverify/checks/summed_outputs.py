@@ -14,8 +14,7 @@ from torch import Tensor
 
 from gradverify.checks.contract.wording import SIMILAR_EXPONENT
 from gradverify.checks.wording import distinguishable
-from gradverify.core.backward.batched_vjp import row_cotangent
-from gradverify.core.backward.vjps import Graph, Reuse, row
+from gradverify.core.backward.vjps import Graph, Reuse, row, row_cotangent
 from gradverify.core.decide.backward_rounding import small_error
 from gradverify.core.decide.compare import NEGLIGIBLE
 from gradverify.core.jacobians import Investigation

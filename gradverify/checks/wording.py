@@ -6,13 +6,12 @@ import math
 from collections.abc import Sequence
 from decimal import ROUND_CEILING, Context
 
-from gradverify.core.decide.comparison import Comparison
+from gradverify.core.decide.comparison import Comparison, Entries
 from gradverify.core.decide.subgradients import WrongDirection
 from gradverify.core.decide.verdict import ACCEPTED, WRONG, Code, Reason
-from gradverify.core.decide.worst_entries import Entries
-from gradverify.core.forward.length_scales import UNDERFLOW
 from gradverify.core.forward.sampler import Sampler
 from gradverify.core.model.coordinates import Block
+from gradverify.core.model.magnitudes import UNDERFLOW
 from gradverify.result import BLUNT, Element, Finding, Verdict
 
 _ACCEPTED = {Code.KINK: "at a kink", Code.EDGE: "at the edge of the domain"}

@@ -15,8 +15,8 @@ from gradverify.core.decide.context import JudgingContext
 from gradverify.core.decide.ladder import judge_by_ladder
 from gradverify.core.decide.verdict import Judged, Reason
 from gradverify.core.estimate import richardson
-from gradverify.core.forward.length_scales import scales
 from gradverify.core.forward.sampler import sampler
+from gradverify.core.model.magnitudes import scales
 from gradverify.core.model.tape import record
 from gradverify.result import CheckResult, ElementVerdict, Verdict
 from tests.core.support import (
@@ -85,7 +85,8 @@ def test_right_entry_that_the_first_steps_mistake_is_not_counted_with_wrong_ones
     """A ripple is zero at all samples of the first look, and has a slope of 1 at the point."""
     x = normal(20, seed=7)
     problem = problem_of(lambda x: x.sin().sum(), x)
-    steps = richardson.steps(scales(sampler(problem, record(problem))))
+    sampled = sampler(problem, record(problem))
+    steps = richardson.steps(scales(sampled.point, sampled.inputs))
     period = float(steps.base[place] * steps.factors[-1])
     point = float(x[place].detach())
 

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from gradverify.core.backward.vjps import backward_of
 from gradverify.core.decide.verdict import Code
-from gradverify.core.model.coordinates import blocks
-from gradverify.core.model.problem import Named
+from gradverify.core.model.coordinates import Named, blocks
 from gradverify.core.model.tape import record
 from gradverify.diagnosis.diagnose import CAUSES, diagnose
 from gradverify.evidence import Evidence, JacobianPair

@@ -10,8 +10,8 @@ from gradverify.checks.contract.forward_run import differs, snapshot
 from gradverify.checks.contract.nodes import class_of, custom_nodes, saved_tensors
 from gradverify.checks.contract.subject import Subject, gradients_of, graph_for_vjp
 from gradverify.checks.contract.wording import failure, mismatches, raised, remark
+from gradverify.core.model.coordinates import is_freed
 from gradverify.core.model.tape import Tape
-from gradverify.core.model.tensor_kinds import is_freed
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding
 

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from gradverify.checks.contract.noise import displaced
 from gradverify.checks.contract.subject import Subject, graph_at, judged_outputs
-from gradverify.core.model.problem import Named, call, fresh
+from gradverify.core.model.coordinates import Named, entries_of, is_freed
+from gradverify.core.model.problem import call, fresh
 from gradverify.core.model.tape import Tape
-from gradverify.core.model.tensor_kinds import entries_of, is_freed
 from gradverify.errors import EvaluationError
 
 _MOVES = 4  # of the inputs by rounding

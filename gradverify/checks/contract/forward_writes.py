@@ -9,7 +9,7 @@ from torch import Tensor
 from gradverify.checks.contract.forward_run import ForwardRun, differs, run_forward
 from gradverify.checks.contract.subject import Subject
 from gradverify.checks.contract.wording import failure, remark
-from gradverify.core.model.tensor_kinds import is_freed
+from gradverify.core.model.coordinates import is_freed
 from gradverify.result import Finding
 
 

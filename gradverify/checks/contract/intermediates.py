@@ -16,10 +16,9 @@ from gradverify.checks.contract.nodes import class_of, custom_nodes, saved_tenso
 from gradverify.checks.contract.noise import largest
 from gradverify.checks.contract.subject import Coordinates, Subject, as_coordinates, graph_at
 from gradverify.checks.contract.wording import SIMILAR_EXPONENT, allowance, difference
-from gradverify.core.model.coordinates import flatten
+from gradverify.core.model.coordinates import entries_of, flatten
 from gradverify.core.model.problem import fresh
 from gradverify.core.model.tape import Tape, vjp
-from gradverify.core.model.tensor_kinds import entries_of
 
 _STEP_EXPONENT = 0.4  # relative step eps**0.4: larger than rounding, small enough to stay on one branch of the function
 _MAX_TESTED = 8  # largest number of intermediates tested

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from gradverify.checks.contract.forward_run import differs, snapshot
 from gradverify.checks.contract.wording import failure
-from gradverify.core.model.problem import Named, Problem, fresh
+from gradverify.core.model.coordinates import Named
+from gradverify.core.model.problem import Problem, fresh
 from gradverify.core.model.tape import Tape, record
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding

@@ -19,7 +19,8 @@ from gradverify.checks.contract.subject import (
     outputs_of,
 )
 from gradverify.checks.contract.wording import mismatches
-from gradverify.core.model.problem import Named, fresh
+from gradverify.core.model.coordinates import Named
+from gradverify.core.model.problem import fresh
 from gradverify.core.model.tape import Tape, vjp
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding

@@ -11,10 +11,9 @@ from torch import Tensor
 from gradverify.case import Settings
 from gradverify.checks.contract.nodes import Exchange, custom_nodes, recorded_exchanges
 from gradverify.core.backward.vjps import Reuse
-from gradverify.core.model.coordinates import flatten
-from gradverify.core.model.problem import Named, Primal, Problem, fresh
+from gradverify.core.model.coordinates import Named, flatten, is_freed
+from gradverify.core.model.problem import Primal, Problem, fresh
 from gradverify.core.model.tape import Tape, call_on_leaves, vjp
-from gradverify.core.model.tensor_kinds import is_freed
 from gradverify.errors import EvaluationError
 
 Cotangents = tuple[Tensor, ...]  # one per judged output

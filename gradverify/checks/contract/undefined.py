@@ -18,7 +18,7 @@ from gradverify.checks.contract.subject import (
     zero_except,
 )
 from gradverify.checks.contract.wording import failure, mismatches, raised
-from gradverify.core.model.problem import Named
+from gradverify.core.model.coordinates import Named
 from gradverify.core.model.tape import Tape
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding

@@ -10,8 +10,7 @@ from torch import Tensor
 from gradverify.checks.contract.noise import largest
 from gradverify.checks.contract.subject import Coordinates, Subject
 from gradverify.checks.wording import distinguishable
-from gradverify.core.model.coordinates import Block, blocks, flatten, unravel
-from gradverify.core.model.problem import Named
+from gradverify.core.model.coordinates import Block, Named, blocks, flatten, unravel
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding, Verdict
 

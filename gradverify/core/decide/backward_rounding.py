@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from gradverify.core.backward.batched_vjp import many_vjps, row_cotangent
-from gradverify.core.backward.vjps import Backward, Graph, Reuse, fails_later
+from gradverify.core.backward.vjps import Backward, Graph, Reuse, fails_later, many_vjps, row_cotangent
 from gradverify.core.decide.compare import is_resolved
 from gradverify.core.decide.context import JudgingContext, of_column_groups
 from gradverify.core.decide.verdict import Code, Judged, Reason, decide

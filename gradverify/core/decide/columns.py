@@ -74,7 +74,7 @@ class ConfirmationState:
         return sampled
 
 
-def judge_all(context: JudgingContext, stencil: Stencil | None = None, settled: Look | None = None) -> Parts:
+def judge_all(context: JudgingContext, stencil: Stencil | None, settled: Look | None) -> Parts:
     """Return the verdicts on the entries (C, m) of all column groups (C,).
 
     `stencil` holds samples at the first steps, if they exist; `settled` is a first look at groups that leaves only

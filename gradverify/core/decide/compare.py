@@ -13,8 +13,7 @@ from gradverify.core.decide.verdict import Code, Judged, Reason, all_match, deci
 from gradverify.core.estimate.column_groups import ColumnGroups, largest_by_column, value_of_column
 from gradverify.core.estimate.nonsmooth import LadderResult
 from gradverify.core.estimate.samples import BAR_FACTOR, Estimate
-from gradverify.core.forward.length_scales import UNDERFLOW
-from gradverify.core.model.magnitudes import any_set
+from gradverify.core.model.magnitudes import UNDERFLOW, any_set
 from gradverify.core.tuning import EXPLAINED, RESULT_UNITS
 
 RESOLVED = 1e-3  # of its scale: an entry with a larger error bar, times BAR_FACTOR, is not judged

@@ -13,14 +13,39 @@ from gradverify.core.decide.compare import EntryTolerance, is_significant
 from gradverify.core.decide.context import JudgingContext, of_column_groups
 from gradverify.core.decide.subgradients import WrongDirection, judge_subgradients
 from gradverify.core.decide.verdict import ACCEPTED, WRONG, Code, Judged, Parts, Reason, agrees, decide, of_rows
-from gradverify.core.decide.worst_entries import Entries, EntryIndices, belongs_to, entries_of, worst_of
 from gradverify.core.forward.sampler import output_indices
 from gradverify.core.model.coordinates import Block
-from gradverify.core.model.limits import rows_at_once
+from gradverify.core.model.limits import row_portions
 from gradverify.core.model.magnitudes import any_set
 from gradverify.deadline import OutOfTime
 
 KEPT = 4_000_000  # entries up to which the whole Jacobian is held: if compared densely, and for the diagnosis
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entries:
+    """The entries of one block with the same verdict: their number, and the worst of them."""
+
+    code: Code
+    of: Block
+    wrt: Block
+    total: int
+    output: Tensor  # (k,) position in the output block, worst first
+    input: Tensor  # (k,) position in the input block
+    value: Tensor  # (k,) the input's value
+    analytic: Tensor  # (k,)
+    numeric: Tensor
+    bar: Tensor
+    error: Tensor
+    allowed: Tensor
+    reason: Tensor  # (k,) see Reason
+    outputs: Tensor  # (p,) all positions in the output block that have such an entry
+    inputs: Tensor  # (q,) all positions in the input block
+
+
+_JUDGED = ("numeric", "bar", "error", "allowed", "reason")  # fields of `Judged` that an entry keeps
+_PER_ENTRY = ("output", "input", "value", "analytic", *_JUDGED)
+_Indices = tuple[Tensor, Tensor]  # column groups and outputs, each (k,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,9 +101,8 @@ def is_accepted(comparison: Comparison) -> bool:
 
 def with_extremes(known: Extremes, claimed: Tensor, judged: Judged, allowance: EntryTolerance) -> Extremes:
     """Return the extremes including further entries (C, m), at least one."""
-    agreed, high = agrees(judged), rows_at_once(claimed)
-    for top in range(0, len(claimed), high):
-        rows = slice(top, top + high)
+    agreed = agrees(judged)
+    for rows in row_portions(claimed):
         found = _extremes_of(claimed[rows], of_rows(judged, rows), allowance.row_column_size[rows], agreed=agreed)
         known = merged_extremes(known, found)
     return known
@@ -99,7 +123,6 @@ class ComparisonBuilder:
 
     def __init__(self, context: JudgingContext) -> None:
         self._context = context
-        self._keep = context.settings.max_elements
         self._counts: Counter[Code] = Counter()
         self._groups: dict[tuple[Code, Block, Block], Entries] = {}
         self._extremes = Extremes()
@@ -140,25 +163,17 @@ class ComparisonBuilder:
 
     def _add_entries(self, code: Code, chosen: Tensor, column_of: Tensor, judged: Judged, hit: Tensor) -> None:
         rows, outputs = hit.nonzero(as_tuple=True)
-        inputs = column_of[rows, outputs]
-        standing = output_indices(self._context.sampled, outputs)
+        inputs, coordinates = column_of[rows, outputs], output_indices(self._context.sampled, outputs)
         for wrt in self._context.sampled.inputs:
-            in_input = belongs_to(wrt, inputs)
+            in_input = _belongs_to(wrt, inputs)
             for of in self._context.sampled.outputs:
-                in_block = in_input & belongs_to(of, standing)
+                in_block = in_input & _belongs_to(of, coordinates)
                 if any_set(in_block):
-                    spots = EntryIndices(
-                        rows=rows[in_block],
-                        outputs=outputs[in_block],
-                        inputs=inputs[in_block],
-                        coordinates=standing[in_block],
-                    )
-                    self._merge(entries_of(self._context, code, of, wrt, chosen, judged, spots, self._keep))
-
-    def _merge(self, found: Entries) -> None:
-        key = (found.code, found.of, found.wrt)
-        known = self._groups.get(key)
-        self._groups[key] = found if known is None else worst_of(known, found, self._keep)
+                    at = rows[in_block], outputs[in_block]
+                    found = _entries_of(self._context, code, (of, wrt), chosen, judged, at)
+                    known = self._groups.get((code, of, wrt))
+                    keep = self._context.settings.max_elements
+                    self._groups[code, of, wrt] = found if known is None else _merged(known, found, keep)
 
 
 def all_matching_comparison(extremes: Extremes, entries: int, parts: tuple[JudgedPart, ...]) -> Comparison:
@@ -180,18 +195,75 @@ def with_matching_rest(rest: Comparison, matching: Comparison) -> Comparison:
 def compare_verdicts(context: JudgingContext, parts: Parts) -> Comparison:
     """Return the comparison of all column groups, after judging rows at kinks as a whole, and after `reconsider`.
 
-    Neither changes a match or a mismatch. When time runs out, all other entries are UNFINISHED.
+    Neither is needed if all entries match, nor changes a match or a mismatch. When time runs out, all other entries are
+    UNFINISHED.
     """
     wrong_directions: tuple[WrongDirection, ...] = ()
     try:
-        parts, wrong_directions = judge_subgradients(context, parts)
-        parts = [(chosen, context.reconsider(context, chosen, judged)) for chosen, judged in parts]
+        if not all(agrees(judged) for _, judged in parts):
+            parts, wrong_directions = judge_subgradients(context, parts)
+            parts = [(chosen, context.reconsider(context, chosen, judged)) for chosen, judged in parts]
     except OutOfTime:
         parts = [(chosen, decide(each, [(each.code > Code.MISMATCH, Reason.OUT_OF_TIME)])) for chosen, each in parts]
     builder = ComparisonBuilder(context=context)
     for chosen, judged in parts:
         builder.add(chosen, judged)
     return replace(builder.comparison(), wrong_directions=wrong_directions)
+
+
+def _entries_of(
+    context: JudgingContext, code: Code, blocks: tuple[Block, Block], chosen: Tensor, judged: Judged, at: _Indices
+) -> Entries:
+    """Return the entries `at` these indices of one block (output, input), all with verdict `code`."""
+    (of, wrt), (rows, outputs) = blocks, at
+    in_output = (output_indices(context.sampled, outputs) - of.start) // of.step
+    inputs = context.column_groups.column_of[chosen[rows], outputs]
+    in_input = (inputs - wrt.start) // wrt.step
+    worst = _worst(judged.error[at], judged.allowed[at], context.settings.max_elements)
+    at = rows[worst], outputs[worst]
+    return Entries(
+        code=code,
+        of=of,
+        wrt=wrt,
+        total=len(rows),
+        outputs=torch.unique(in_output),
+        inputs=torch.unique(in_input),
+        output=in_output[worst],
+        input=in_input[worst],
+        value=context.sampled.point[inputs[worst]],
+        analytic=context.claimed[chosen[at[0]], at[1]],
+        **{name: getattr(judged, name)[at] for name in _JUDGED},
+    )
+
+
+def _merged(known: Entries, found: Entries, keep: int) -> Entries:
+    """Return both sets of entries as one; keeps the `keep` worst."""
+    joined = {name: torch.cat([getattr(known, name), getattr(found, name)]) for name in _PER_ENTRY}
+    worst = _worst(joined["error"], joined["allowed"], keep)
+    return Entries(
+        code=known.code,
+        of=known.of,
+        wrt=known.wrt,
+        total=known.total + found.total,
+        outputs=torch.unique(torch.cat([known.outputs, found.outputs])),
+        inputs=torch.unique(torch.cat([known.inputs, found.inputs])),
+        **{name: values[worst] for name, values in joined.items()},
+    )
+
+
+def _belongs_to(block: Block, coordinates: Tensor) -> Tensor:
+    """Mask of coordinates (k,) that belong to a block; (k,)."""
+    return (coordinates >= block.start) & (coordinates < block.stop) & ((coordinates - block.start) % block.step == 0)
+
+
+def _worst(error: Tensor, allowed: Tensor, keep: int) -> Tensor:
+    """Return the indices of the entries with the largest error / allowed, `keep` at most, worst first.
+
+    A quotient that is nan counts as less than inf: an error beside a known derivative says more.
+    """
+    limits = torch.finfo(torch.float64)
+    badness = (error / allowed.clamp(min=limits.tiny)).nan_to_num(nan=limits.max, posinf=torch.inf)
+    return badness.argsort(descending=True, stable=True)[:keep]
 
 
 def _extremes_of(claimed: Tensor, judged: Judged, beside: Tensor, *, agreed: bool) -> Extremes:

@@ -15,11 +15,11 @@ from gradverify.core.decide.compare import EntryTolerance, relative_tolerance, r
 from gradverify.core.decide.verdict import Judged
 from gradverify.core.estimate.column_groups import ColumnGroups, groups_of_outputs
 from gradverify.core.estimate.stencil import InitialSamples, initial_samples
-from gradverify.core.forward.length_scales import LengthScales, scales
 from gradverify.core.forward.noise import Noise, largest_change
 from gradverify.core.forward.repeatable import Repeatable
 from gradverify.core.forward.sampler import Sampler, magnitudes, restricted_to_outputs
 from gradverify.core.forward.step_noise import not_rounded_beside_one, persistent_noise
+from gradverify.core.model.magnitudes import LengthScales, scales
 from gradverify.core.tuning import LOST_UNITS
 
 Reconsider = Callable[["JudgingContext", Tensor, Judged], Judged]  # changes verdicts on column groups (C,)
@@ -192,7 +192,7 @@ class MeasuredProblem:
 
 def measure_problem(steady: Repeatable, settings: Settings, reconsider: Reconsider) -> MeasuredProblem:
     """Return the measured problem; raises EvaluationError."""
-    sampled, lengths = steady.sampled, scales(steady.sampled)
+    sampled, lengths = steady.sampled, scales(steady.sampled.point, steady.sampled.inputs)
     backward = backward_of(steady.problem, steady.tape, settings.seed)
     initial = cache(lambda: initial_samples(sampled, lengths, settings.seed))
     return MeasuredProblem(

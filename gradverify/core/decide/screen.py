@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -16,7 +16,7 @@ from gradverify.core.estimate.samples import Estimate, central_differences, fine
 from gradverify.core.estimate.smoothness import bends_in_first_look
 from gradverify.core.estimate.stencil import Stencil, first_steps, samples_of
 from gradverify.core.forward.sampler import is_double
-from gradverify.core.model.limits import rows_at_once
+from gradverify.core.model.limits import row_portions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,16 +36,25 @@ def screen(context: JudgingContext, stencil: Stencil) -> Screened:
     every = len(stencil.chosen) == context.column_groups.count
     claimed = context.claimed if every else context.claimed[stencil.chosen]
     allowance = of_column_groups(context.allowance, stencil.chosen)
-    parts, height = [], rows_at_once(claimed)
-    for top in range(0, max(1, len(claimed)), height):
-        rows = slice(top, top + height)
+
+    def estimate_of(rows: slice) -> tuple[Estimate, Tensor]:
         slope = claimed[rows].abs().nan_to_num_(0.0, 0.0)  # a claim that is not finite does not spoil the bar
-        estimate, bends = _estimate(context, stencil, slope, rows)
-        parts.append(screened(claimed[rows], part_of(allowance, rows, slice(None)), estimate, bends))
-    return stacked_looks(parts)
+        return _estimate(context, stencil, slope, rows)
+
+    return screened_by_rows(claimed, allowance, estimate_of)
 
 
-def stacked_looks(parts: Sequence[Screened]) -> Screened:
+def screened_by_rows(
+    claimed: Tensor, allowance: EntryTolerance, estimate_of: Callable[[slice], tuple[Estimate, Tensor]]
+) -> Screened:
+    """Judge entries (C, m) as `screened` does, some rows at a time: `estimate_of` returns their estimates and mask."""
+    rows = row_portions(claimed)
+    return _stacked(
+        [screened(claimed[part], part_of(allowance, part, slice(None)), *estimate_of(part)) for part in rows]
+    )
+
+
+def _stacked(parts: Sequence[Screened]) -> Screened:
     """Return the verdicts on several sets of column groups as one."""
     if len(parts) == 1:
         return parts[0]
@@ -58,7 +67,7 @@ def joined_looks(looks: Sequence[Look]) -> Look:
     if len(looks) == 1:
         return looks[0]
     chosen, order = torch.cat([groups for groups, _ in looks]).sort()
-    return chosen, of_groups(stacked_looks([first for _, first in looks]), order)
+    return chosen, of_groups(_stacked([first for _, first in looks]), order)
 
 
 def of_groups(first: Screened, rows: Tensor) -> Screened:

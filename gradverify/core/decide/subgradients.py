@@ -18,7 +18,7 @@ from torch import Tensor
 from gradverify.core.decide.compare import NEGLIGIBLE
 from gradverify.core.decide.context import JudgingContext, focused
 from gradverify.core.decide.directional import ASIDE, DISTANCE, STEP, at_ranks, directional_derivatives_at
-from gradverify.core.decide.verdict import Code, Judged, Parts, Reason, agrees, decide
+from gradverify.core.decide.verdict import Code, Judged, Parts, Reason, decide
 from gradverify.core.estimate.column_groups import disjoint_rows, spread_to_entries
 from gradverify.core.estimate.samples import BAR_FACTOR
 from gradverify.core.forward.sampler import output_indices, outputs_near
@@ -56,7 +56,7 @@ def judge_subgradients(context: JudgingContext, parts: Parts) -> tuple[Parts, tu
     the other inputs.
     """
     coarse = not context.sampled.dtypes <= {torch.float64, torch.complex128}  # the steps need double precision
-    if context.sampled.problem.order > 1 or coarse or all(agrees(judged) for _, judged in parts):
+    if context.sampled.problem.order > 1 or coarse:
         return parts, ()
     kinked, rows = _rows_at_kinks(context, parts)
     if not len(rows):

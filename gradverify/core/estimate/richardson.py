@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from gradverify.core.estimate.samples import NOISE_FACTOR, Estimate, Steps
-from gradverify.core.forward.length_scales import LengthScales
 from gradverify.core.forward.sampler import Sampler
+from gradverify.core.model.magnitudes import LengthScales
 from gradverify.core.tuning import CLEARLY_ABOVE
 
 DEPTH = 3  # number of steps

@@ -17,11 +17,11 @@ from gradverify.core.estimate.column_groups import (
 )
 from gradverify.core.estimate.samples import Samples, Steps
 from gradverify.core.forward.batching import evaluate, evaluate_in_one_call, points_on_line
-from gradverify.core.forward.length_scales import LengthScales
 from gradverify.core.forward.noise import SAMPLE_DISTANCES, Noise, first_direction, measure, noise_from_samples
 from gradverify.core.forward.sampler import Sampler, first_linear, is_double, representable
 from gradverify.core.forward.step_noise import with_stairs
 from gradverify.core.model.limits import AT_ONCE, FEW_INPUTS
+from gradverify.core.model.magnitudes import LengthScales
 from gradverify.deadline import OutOfTime, require_time
 
 

@@ -22,9 +22,8 @@ from gradverify.core.estimate.samples import (
     is_vanished,
     one_sided_quotients,
 )
-from gradverify.core.forward.length_scales import LengthScales
 from gradverify.core.forward.sampler import Sampler
-from gradverify.core.model.magnitudes import TINY, any_set, last_set, suffix_maximum, suffix_minimum
+from gradverify.core.model.magnitudes import TINY, LengthScales, any_set, last_set, suffix_maximum, suffix_minimum
 
 HALVINGS = 8  # rungs a factor of two apart; the later ones are a factor of four apart
 COARSE = 2.0**-20  # end of the coarse part of the ladder, relative to the larger length scale

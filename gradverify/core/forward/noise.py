@@ -22,11 +22,10 @@ import torch
 from torch import Tensor
 
 from gradverify.core.forward.batching import on_line
-from gradverify.core.forward.length_scales import LengthScales
 from gradverify.core.forward.sampler import Sampler, outputs_near
 from gradverify.core.model.generators import random_magnitudes, random_magnitudes_from
 from gradverify.core.model.limits import portions
-from gradverify.core.model.magnitudes import TINY, all_set, any_set
+from gradverify.core.model.magnitudes import TINY, LengthScales, all_set, any_set
 from gradverify.core.tuning import CLEARLY_ABOVE, NEARBY_POINTS
 
 _POINTS = 8  # samples on each side of the point

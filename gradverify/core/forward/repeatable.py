@@ -10,13 +10,12 @@ import torch
 from torch import Tensor
 
 from gradverify.core.forward.batching import evaluate
-from gradverify.core.forward.length_scales import scales
 from gradverify.core.forward.noise import largest_change
 from gradverify.core.forward.sampler import Sampler, outputs_at, outputs_near, sampler
 from gradverify.core.model.coordinates import Block
 from gradverify.core.model.generators import forward_seed, generators_unused, random_magnitudes, seed_everywhere
 from gradverify.core.model.limits import HELD
-from gradverify.core.model.magnitudes import all_set, identical
+from gradverify.core.model.magnitudes import all_set, identical, scales
 from gradverify.core.model.problem import NARROW, Primal, Problem
 from gradverify.core.model.tape import Tape, record
 from gradverify.core.tuning import INPUT_EPS
@@ -122,7 +121,7 @@ def _rounded_to(sampled: Sampler, block: Block) -> torch.dtype | None:
 def _rounds(sampled: Sampler, block: Block, dtype: torch.dtype) -> bool:
     """Return True if the forward rounds this input to `dtype`, at three points around the given one."""
     generator = torch.Generator().manual_seed(0)
-    shared, point = scales(sampled).shared[block.coordinates], sampled.point[block.coordinates]
+    shared, point = scales(sampled.point, sampled.inputs).shared[block.coordinates], sampled.point[block.coordinates]
     trials = _TRIALS if len(sampled.value) >= _FEW else _OF_FEW
     trials = max(1, min(trials, HELD // (len(sampled.point) + len(sampled.value))))
     changes = 0
@@ -239,5 +238,5 @@ def _agree(wide: Sampler, narrow: Sampler, eps: float) -> bool:
     is_close |= wide.value.isnan() & narrow.value.isnan()
     if all_set(is_close):
         return True
-    rounding = largest_change(wide, INPUT_EPS * eps * scales(wide).nonzero)
+    rounding = largest_change(wide, INPUT_EPS * eps * scales(wide.point, wide.inputs).nonzero)
     return all_set(is_close | (difference <= rounding))

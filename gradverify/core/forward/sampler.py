@@ -10,11 +10,11 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from gradverify.core.model.coordinates import Block, blocks, flatten, is_part, real_view, unflatten
+from gradverify.core.model.coordinates import Block, Named, blocks, flatten, is_part, real_view, unflatten
 from gradverify.core.model.generators import random_magnitudes_from
 from gradverify.core.model.limits import HELD
 from gradverify.core.model.magnitudes import any_set, identical, largest_in_tensor, unit_roundoff
-from gradverify.core.model.problem import Named, Problem, call, fresh, overlaps
+from gradverify.core.model.problem import Problem, call, fresh, overlaps
 from gradverify.core.model.tape import Tape
 from gradverify.errors import EvaluationError
 from gradverify.interception import rounding_of_casts

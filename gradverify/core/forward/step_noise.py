@@ -13,10 +13,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from gradverify.core.forward.length_scales import LengthScales
 from gradverify.core.forward.noise import MAX_FALL, Noise, direction_of, noise_along, pooled, share_of
 from gradverify.core.forward.sampler import Sampler, magnitudes, outputs_near
-from gradverify.core.model.magnitudes import TINY
+from gradverify.core.model.magnitudes import TINY, LengthScales
 from gradverify.core.tuning import CLEARLY_ABOVE, CLEARLY_LESS
 
 SPACINGS = tuple(2.0**-k for k in range(3, 20))  # times the length scale: spacings at which rounding may show

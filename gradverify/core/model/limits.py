@@ -54,9 +54,10 @@ def portions(like: Tensor) -> list[slice]:
     return [slice(start, start + width) for start in range(0, like.numel(), width)]
 
 
-def rows_at_once(like: Tensor) -> int:
-    """Return how many rows of a matrix to process together: as many as fit in two portions, at least 1."""
-    return max(1, _PORTIONS_OF_ROWS * portion(like) // max(1, like.shape[1]))
+def row_portions(like: Tensor) -> list[slice]:
+    """Return slices of rows that cover a matrix (C, m): as many rows as fit in two portions, and at least one slice."""
+    height = max(1, _PORTIONS_OF_ROWS * portion(like) // max(1, like.shape[1]))
+    return [slice(top, top + height) for top in range(0, max(1, len(like)), height)]
 
 
 def chunks(chosen: Tensor, numbers_per_move: int) -> Iterator[Tensor]:

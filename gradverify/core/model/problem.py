@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gradverify.core.model.generators import seed_everywhere
-from gradverify.core.model.tensor_kinds import (
+from gradverify.core.model.coordinates import (
+    Named,
     as_plain,
     copied,
     in_class_of,
@@ -20,6 +20,7 @@ from gradverify.core.model.tensor_kinds import (
     readable,
     why_unreadable,
 )
+from gradverify.core.model.generators import seed_everywhere
 from gradverify.deadline import Deadline, require_time
 from gradverify.errors import USER_ERRORS, EvaluationError
 
@@ -83,14 +84,6 @@ class Problem:
     def eps(self) -> float:
         """Largest eps of the primals' dtypes."""
         return max(torch.finfo(primal.tensor.dtype).eps for primal in self.primals)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Named:
-    """One tensor of a nested structure and the path to it."""
-
-    name: str
-    tensor: Tensor
 
 
 def bind(

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 
-from gradverify.core.model.problem import Named, Primal, Problem, call, fresh, metered
-from gradverify.core.model.tensor_kinds import as_plain, is_freed
+from gradverify.core.model.coordinates import Named, as_plain, is_freed
+from gradverify.core.model.problem import Primal, Problem, call, fresh, metered
 from gradverify.errors import USER_ERRORS, EvaluationError
 
 # Parts of torch's error for an overwritten leaf.

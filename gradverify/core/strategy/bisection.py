@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from gradverify.core.backward.batched_vjp import rows
-from gradverify.core.backward.vjps import Backward, row
+from gradverify.core.backward.vjps import Backward, row, rows
 from gradverify.core.estimate.samples import BAR_FACTOR, Estimate
 from gradverify.core.model.coordinates import zero_outside
 from gradverify.core.model.magnitudes import TINY, all_set

@@ -8,8 +8,7 @@ from itertools import chain
 import torch
 from torch import Tensor
 
-from gradverify.core.backward.batched_vjp import SUM_UNITS, jacobian
-from gradverify.core.backward.vjps import Backward, row
+from gradverify.core.backward.vjps import SUM_UNITS, Backward, jacobian, row
 from gradverify.core.decide.columns import judge_all
 from gradverify.core.decide.compare import SIGNIFICANT
 from gradverify.core.decide.comparison import KEPT, Comparison, compare_verdicts
@@ -20,6 +19,7 @@ from gradverify.core.estimate.column_groups import ColumnGroups, single_columns,
 from gradverify.core.estimate.stencil import Stencil
 from gradverify.core.forward.sampler import outputs_near
 from gradverify.core.model.generators import random_magnitudes
+from gradverify.core.model.limits import FEW_INPUTS
 from gradverify.core.model.magnitudes import all_set, any_set
 from gradverify.core.strategy.single_step import sample_single_steps
 from gradverify.core.strategy.sparsity import NUDGE, TensorPart, period_of
@@ -177,7 +177,9 @@ def _others_unchanged(context: JudgingContext, rough: Tensor, moving: Tensor, ge
 
 
 def _by_structure(measured: MeasuredProblem, most_groups: float) -> Comparison | None:
-    """Compare by a detected structure of at most `most_groups` column groups."""
+    """Compare by a detected structure of at most `most_groups` column groups; None for few inputs or no outputs."""
+    if len(measured.sampled.point) < FEW_INPUTS or not measured.entries:
+        return None
     seed = measured.settings.seed
     structure = find_structure(measured.sampled, measured.lengths, seed, most_groups)
     claimed = None if structure is None else claimed_entries(measured.backward, structure)

@@ -17,10 +17,9 @@ from torch import Tensor
 from gradverify.core.estimate import richardson
 from gradverify.core.estimate.richardson import PLACES
 from gradverify.core.forward.batch_stacking import stacked_with_point
-from gradverify.core.forward.length_scales import LengthScales
 from gradverify.core.forward.sampler import Sampler, moved
 from gradverify.core.model.limits import portion, portions, uninitialised_rows
-from gradverify.core.model.magnitudes import all_set
+from gradverify.core.model.magnitudes import LengthScales, all_set
 
 _NEARER = 2 / 3  # scales random numbers of magnitude 1/2 to 3/2 to places within the largest step
 

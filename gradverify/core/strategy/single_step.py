@@ -15,7 +15,7 @@ from torch import Tensor
 from gradverify.core.decide.compare import differs_clearly, judge_smooth, largest_resolving_bar
 from gradverify.core.decide.context import JudgingContext, of_column_groups, part_of
 from gradverify.core.decide.directional import FIRST, LONG_STEP, differs, sum_along
-from gradverify.core.decide.screen import Look, Screened, joined_looks, of_groups, screened, stacked_looks
+from gradverify.core.decide.screen import Look, Screened, joined_looks, of_groups, screened, screened_by_rows
 from gradverify.core.decide.verdict import replaced
 from gradverify.core.estimate.column_groups import spread_to_entries, value_of_column
 from gradverify.core.estimate.richardson import LARGEST_DEVIATION
@@ -33,7 +33,7 @@ from gradverify.core.forward.noise import Noise
 from gradverify.core.forward.sampler import Sampler, first_linear, is_double
 from gradverify.core.model.coordinates import zero_outside
 from gradverify.core.model.generators import random_magnitudes
-from gradverify.core.model.limits import chunks, portion, rows_at_once
+from gradverify.core.model.limits import chunks, portion
 from gradverify.core.model.magnitudes import all_set, any_set
 from gradverify.deadline import OutOfTime
 
@@ -194,15 +194,15 @@ def _judged_rises(context: JudgingContext, chosen: Tensor) -> Screened:
     is_all = len(chosen) == context.column_groups.count
     claimed = context.claimed if is_all else context.claimed[chosen]
     allowance = of_column_groups(context.allowance, chosen)
-    parts, height = [], rows_at_once(claimed)
-    for top in range(0, len(chosen), height):
-        rows = slice(top, top + height)
-        tolerance, rise = part_of(allowance, rows, slice(None)), values[rows] - context.sampled.value
+
+    def estimate_of(rows: slice) -> tuple[Estimate, Tensor]:
+        rise = values[rows] - context.sampled.value
         bar = _noise_of_samples(context.noise, rise, 2 * NOISE_FACTOR).div_(distance[rows])
         estimate = Estimate(value=rise.div_(distance[rows]), bar=bar)
-        off = (claimed[rows] - estimate.value).abs_() > tolerance.atol.add_(bar)
-        parts.append(screened(claimed[rows], tolerance, estimate, off))
-    return stacked_looks(parts)
+        tolerated = part_of(allowance, rows, slice(None)).atol.add_(bar)
+        return estimate, (claimed[rows] - estimate.value).abs_() > tolerated
+
+    return screened_by_rows(claimed, allowance, estimate_of)
 
 
 def _settled(context: JudgingContext, lines: Sequence[_Line], look: Look) -> Look:

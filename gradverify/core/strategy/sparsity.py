@@ -15,10 +15,9 @@ import torch
 from torch import Generator, Tensor
 
 from gradverify.core.forward.batching import evaluate
-from gradverify.core.forward.length_scales import LengthScales
 from gradverify.core.forward.sampler import Sampler
 from gradverify.core.model.generators import random_magnitudes
-from gradverify.core.model.magnitudes import all_set, any_set
+from gradverify.core.model.magnitudes import LengthScales, all_set, any_set
 
 _WHOLE = 48  # length of a dimension up to which every slice is tried, if no output dimension is as long
 _SHORT = 8  # length of a dimension up to which every slice is tried in any case

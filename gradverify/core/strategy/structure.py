@@ -17,15 +17,13 @@ from operator import attrgetter
 import torch
 from torch import Tensor
 
-from gradverify.core.backward.batched_vjp import EVERYTHING, MIN_BATCHED, jacobian, many_vjps
-from gradverify.core.backward.vjps import Backward
+from gradverify.core.backward.vjps import EVERYTHING, MIN_BATCHED, Backward, jacobian, many_vjps
 from gradverify.core.decide.comparison import KEPT
 from gradverify.core.estimate.column_groups import ColumnGroups, elementwise_groups, groups_by_input
-from gradverify.core.forward.length_scales import LengthScales
 from gradverify.core.forward.sampler import Sampler
 from gradverify.core.model.coordinates import total
-from gradverify.core.model.limits import AT_ONCE, FEW_INPUTS, HELD, LARGEST
-from gradverify.core.model.magnitudes import all_set
+from gradverify.core.model.limits import AT_ONCE, HELD, LARGEST
+from gradverify.core.model.magnitudes import LengthScales, all_set
 from gradverify.core.strategy.sparsity import (
     InputOutputPattern,
     TensorPart,
@@ -47,11 +45,8 @@ class Structure:
 
 def find_structure(sampled: Sampler, lengths: LengthScales, seed: int, most_groups: float) -> Structure | None:
     """Return a structure of at most `most_groups` column groups, or None; costs a forward per slice tried."""
-    coordinates = sampled.point.numel()
-    if coordinates < FEW_INPUTS or not sampled.value.numel():
-        return None
     all_links: list[InputOutputPattern] = []
-    colours, columns, count = [], [], 0
+    colours, columns, count, coordinates = [], [], 0, len(sampled.point)
     for source, links in patterns_by_input(sampled, lengths, seed):
         periods = _periods(source, links)
         count += math.prod(periods)

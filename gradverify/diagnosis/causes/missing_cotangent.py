@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gradverify.core.backward.batched_vjp import row_cotangent
-from gradverify.core.backward.vjps import row
+from gradverify.core.backward.vjps import row, row_cotangent
 from gradverify.core.estimate.samples import Estimate
 from gradverify.diagnosis.block.entries import BlockEntries, explained_share
 from gradverify.diagnosis.naming.constants import common_value, number_text
