@@ -3,10 +3,12 @@
 LOST_UNITS = 8.0  # units of rounding: a change of an output up to this may be lost in rounding
 RESULT_UNITS = 4.0  # eps of low precision: relative error that a right result in it may have
 CANCELLATION_UNITS = 128.0  # units of rounding: error that may be left where terms cancel
+LARGEST_CANCELLATION = 2.0**-10  # of a number: largest such error, if one unit of rounding is less
 CLEARLY_ABOVE = 64.0  # times the rounding or the noise: what is larger is not rounding or noise alone
 CLEARLY_LESS = 0.25  # of a number: what is clearly less than it
-SMALL_PART = 0.1  # of an error or a gap: what is small beside it
+SMALL_PART = 0.1  # of an error, a gap or a sum: what is small beside it
+EXAMINED_GROUPS = 64  # groups of rows, or of columns, that are examined for what may explain their mismatches
 NEARBY_POINTS = 8  # random points, or pairs of opposite ones, at which a function is examined around the point
-EXPLAINED = 2.0  # times its effect: error that something may explain
+EXPLAINED = 2.0  # times its effect, or times what is allowed: error that something may explain
 INPUT_EPS = 2.0  # eps of low precision: displacement of all inputs that their rounding may cause
 SEVERAL = 2  # steps: what shows at a single one may be an accident of the noise

@@ -24,15 +24,20 @@ from gradverify.core.model.limits import HELD
 from gradverify.core.model.magnitudes import TINY, any_set
 from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import record
-from gradverify.core.tuning import CANCELLATION_UNITS, CLEARLY_ABOVE, EXPLAINED, INPUT_EPS, NEARBY_POINTS
+from gradverify.core.tuning import (
+    CANCELLATION_UNITS,
+    CLEARLY_ABOVE,
+    EXAMINED_GROUPS,
+    EXPLAINED,
+    INPUT_EPS,
+    LARGEST_CANCELLATION,
+    NEARBY_POINTS,
+)
 from gradverify.errors import EvaluationError
 
-_LAST_DIGIT_UNITS = 2.0  # units of rounding allowed to a claim that is a multiple of the last digit
-_SMALL_ERROR = 2.0**-10  # upper bound of a small error, if one unit of rounding is less
 _LARGEST_SCATTER = 2.0**-24  # of the largest in the row: claims that scatter by more are on several pieces
 _SCATTER_PAIRS = 16  # pairs of opposite points, from 2 ulps on, each twice as far as the one before
 _FEW_SCATTER = 5  # every fifth pair first: beside an error far above their scatter, the others are not examined
-_ROW_GROUPS = 64  # row groups that are examined, one vjp each at every point
 _RIGHT = 1e-5  # of the entry: error of a right formula in double precision
 
 
@@ -64,7 +69,7 @@ def _up_to_last_digits(context: JudgingContext, chosen: Tensor, judged: Judged) 
         return judged
     groups = _group_rows(context, chosen, small)
     unit = context.sampled.eps * _largest_close_by(context, chosen, groups)
-    last_digit = torch.where(_is_multiple_of_last_digit(claimed, unit), _LAST_DIGIT_UNITS * unit, 0.0)
+    last_digit = torch.where(_is_multiple_of_last_digit(claimed, unit), EXPLAINED * unit, 0.0)
     allowed = judged.allowed + torch.where(claimed == 0, CANCELLATION_UNITS * unit, last_digit)
     excused = small & (judged.error <= allowed)
     rules = [(excused, Reason.BACKWARD_RESOLUTION)]
@@ -153,7 +158,7 @@ def _means_of_opposites(
 def small_error(eps: float, claimed: Tensor) -> float:
     """Return the error that rounding of numbers around 1, or around the largest claim, may cause."""
     largest = float(claimed.abs().nan_to_num(0.0, 0.0, 0.0).max()) if claimed.numel() else 0.0
-    return min(max(_SMALL_ERROR, eps), CANCELLATION_UNITS * eps) * max(1.0, largest)
+    return min(max(LARGEST_CANCELLATION, eps), CANCELLATION_UNITS * eps) * max(1.0, largest)
 
 
 def _decided(
@@ -186,7 +191,7 @@ def _group_rows(context: JudgingContext, chosen: Tensor, wanted: Tensor) -> _Row
         reaches = context.claimed[:, outputs] != 0
         reaches[chosen] |= wanted[:, outputs]
     no_input = len(context.column_groups.colour)
-    limit = max(1, min(_ROW_GROUPS, HELD // max(1, no_input)))
+    limit = max(1, min(EXAMINED_GROUPS, HELD // max(1, no_input)))
     rank = torch.randperm(len(outputs), generator=torch.Generator().manual_seed(0)).to(outputs.device)
     reached = torch.where(reaches, column_of, no_input).T
     if int(torch.bincount(reached.reshape(-1), minlength=no_input + 1)[:no_input].max()) == len(outputs):

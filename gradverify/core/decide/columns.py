@@ -32,6 +32,7 @@ from gradverify.core.estimate import richardson
 from gradverify.core.estimate.stencil import Stencil, sample_stencil
 from gradverify.core.model.limits import HELD, chunks
 from gradverify.core.model.magnitudes import all_set, any_set
+from gradverify.core.tuning import EXAMINED_GROUPS
 from gradverify.deadline import OutOfTime
 
 # (context, column groups (C,), verdicts (C, m) on them) -> verdicts; only mismatches change
@@ -39,7 +40,6 @@ Excuse = Callable[[JudgingContext, Tensor, Judged], Judged]
 # What may explain a mismatch before it is reported. Each sees the mismatches that the previous ones have left.
 EXCUSES: tuple[Excuse, ...] = (excuse_backward_rounding, excuse_oblique, excuse_stairs)
 
-_COLUMN_GROUPS = 64  # column groups with clear mismatches that the ladder judges: half of the rest at a time, or one
 _FEW = 3  # of them at a time, at least
 _ENTRIES = 1024  # clear mismatches that the ladder judges at a time
 _NOT_DETERMINED = (Code.UNDETERMINED, Code.UNDEFINED, Code.JUMP, Code.UNFINISHED)
@@ -49,7 +49,7 @@ class ConfirmationState:
     """State of the clear mismatches: column groups that the ladder may still sample, and whether it refuted any."""
 
     def __init__(self) -> None:
-        self._groups_left = _COLUMN_GROUPS
+        self._groups_left = EXAMINED_GROUPS
         self.refuted = False
 
     def sample(self, accused: Tensor) -> Tensor:

@@ -24,7 +24,6 @@ _RTOL = {torch.float64: 1e-7, torch.float32: 1e-3, torch.float16: 5e-2, torch.bf
 DOUBT = 7.5e-7  # of the entry: ten error bars above this, added to the tolerance, may hide an error of 1e-6
 _INSIGNIFICANT = 1e-8  # of the largest in its row or column: smaller entries count as zero
 SIGNIFICANT = 1e-4  # of the largest in its row or column: larger entries are significant
-_CLEAR = 2.0  # times the allowed error: a larger one is clear
 MARGINAL = 1e-2  # of the largest in its row or column: a larger number matters, however small the entry is
 
 
@@ -187,7 +186,7 @@ def in_doubt(judged: Judged, suspicious: Tensor, own: Tensor, allowance: EntryTo
 
 def differs_clearly(judged: Judged) -> Tensor:
     """Mask of mismatches (C, m) that are far beyond what is allowed."""
-    return (judged.code == Code.MISMATCH) & (judged.error > _CLEAR * judged.allowed)
+    return (judged.code == Code.MISMATCH) & (judged.error > EXPLAINED * judged.allowed)
 
 
 def largest_resolving_bar(own: Tensor, allowance: EntryTolerance) -> Tensor:

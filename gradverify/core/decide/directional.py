@@ -26,7 +26,6 @@ from gradverify.core.model.magnitudes import any_set
 LONG_STEP = 2.0**-6  # of the length scale: a step so large that noise hardly matters
 FIRST = 2.0**-12  # first step along a direction, relative to the length scale
 _CLOSER = (2.0**-17, 2.0**-22, 2.0**-26)  # first steps if that one is too long
-_STAIR = 2.0**-24  # relative rounding error of float32: with shorter steps all samples may round to the same number
 SUM_ROUNDING = 1e-9  # rounding error of a sum over the entries of a row, relative to its terms
 DISTANCE = 2.0**-18  # of nearby points from the point, relative to the length scale
 ASIDE = 2.0**-3  # relative distance of nearby points from the line or the rank that they are put at
@@ -66,7 +65,7 @@ def sum_differs_near_point(
         return off
     closer = []
     for first in _CLOSER:
-        if first < _STAIR:
+        if first < torch.finfo(torch.float32).eps:  # all samples may round to the same number
             noise = replace(noise, level=noise.upper_level)
         closer.append(directional_derivative(sampled, noise, direction, first))
     values, bars = (torch.stack(each) for each in zip(*((found.value, found.bar) for found in closer), strict=True))

@@ -35,7 +35,6 @@ from gradverify.core.model.magnitudes import any_set, largest_in_tensor
 from gradverify.core.tuning import CANCELLATION_UNITS, CLEARLY_ABOVE, CLEARLY_LESS, LOST_UNITS
 
 DEPTH = 32  # approximate number of steps in a ladder
-_UNITS_OF_BACKWARD = 16384.0  # units of rounding that cancellation may leave at order 2
 _UNITS_OF_SLOPE = 512.0  # units of rounding of the steepest slope nearby, at order 2
 _AGREES = 0.5  # of the claim: a difference this near agrees with it, any other contradicts it
 _CONTRADICTIONS = 3  # steps that must contradict the claim
@@ -186,7 +185,7 @@ def _below_cancellation_floor(context: JudgingContext, chosen: Tensor, judged: J
     wrong = judged.code == Code.MISMATCH
     if not any_set(wrong):
         return None
-    units = _UNITS_OF_BACKWARD if context.sampled.problem.order > 1 else CANCELLATION_UNITS
+    units = CANCELLATION_UNITS**context.sampled.problem.order  # a vjp may cancel once more than its forward
     slope = _rounding_slope(context, chosen)
     cancellation, half_of_digits = units * slope, context.sampled.unit**-0.5 * slope
     if not any_set(wrong & (judged.error <= torch.maximum(cancellation, half_of_digits))):

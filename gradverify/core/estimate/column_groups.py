@@ -56,14 +56,14 @@ def groups_of_outputs(column_groups: ColumnGroups, outputs: Tensor | slice) -> C
 
 
 def value_of_column(column_groups: ColumnGroups, chosen: Tensor | slice, values: Tensor) -> Tensor:
-    """Return `values` (n,) at the column of each entry of the chosen groups; (C, 1) or (C, m).
+    """Return `values` (..., n) at the column of each entry of the chosen groups; (..., C, 1) or (..., C, m).
 
     Entries without a column take the value of another coordinate of their group: no change is expected there.
     """
     if column_groups.single:
-        return values[chosen].unsqueeze(1)
+        return values[..., chosen].unsqueeze(-1)
     if column_groups.elementwise:
-        return values.unsqueeze(0)
+        return values.unsqueeze(-2)
     return _values_at(values, column_or_member(column_groups, chosen))
 
 
@@ -116,7 +116,8 @@ def _masked(column_groups: ColumnGroups, values: Tensor) -> Tensor:
 
 
 def _values_at(values: Tensor, columns: Tensor) -> Tensor:
-    return values.index_select(0, columns.reshape(-1)).view(columns.shape)  # four times as fast as values[columns]
+    # Four times as fast as values[..., columns].
+    return values.index_select(-1, columns.reshape(-1)).view(*values.shape[:-1], *columns.shape)
 
 
 def members(column_groups: ColumnGroups, chosen: Tensor) -> tuple[Tensor, Tensor]:

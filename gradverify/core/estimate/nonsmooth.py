@@ -48,15 +48,20 @@ from gradverify.core.estimate.tableau import (
 from gradverify.core.forward.noise import Noise
 from gradverify.core.forward.sampler import Sampler
 from gradverify.core.model.magnitudes import TINY, any_set, suffix_maximum
-from gradverify.core.tuning import CLEARLY_ABOVE, SEVERAL, SMALL_PART
+from gradverify.core.tuning import (
+    CANCELLATION_UNITS,
+    CLEARLY_ABOVE,
+    LARGEST_CANCELLATION,
+    LOST_UNITS,
+    SEVERAL,
+    SMALL_PART,
+)
 
 _RESOLVED = 1e-5  # relative to the bend: with a smaller bar, the derivative shows on which side the point lies
 _LAST_HALVING = 2.0 ** (1 - HALVINGS)  # of the steps that are halved, relative to the first
 _CANCELLED = 4.0  # units of rounding, relative to the steepest slope nearby, that cancellation may hide
-_MOST = 2.0**-10  # relative to the inputs: largest unit of rounding times growth, in any precision
-_GROWN = 2.0**7  # largest growth of the inputs inside an output that is a difference of equal numbers
 _MIDDLE = (2.0**-15, 2.0**-5)  # of the first step: neither as long as the input's scale nor within one stair
-_FLOAT32_STAIR = 2.0**-20  # relative to the output: higher stairs are not those of float32
+_FLOAT32_STAIR = LOST_UNITS * torch.finfo(torch.float32).eps  # of the output: higher stairs are not those of float32
 _SLIGHT = 1e-3  # of the larger slope: greatest gap between the slopes of a kink that curvature hides
 _SETTLED = 0.05  # relative to the bend: with smaller bars, two one-sided derivatives make a kink
 
@@ -200,11 +205,11 @@ def _cancelled(sampled: Sampler, samples: Samples, steepest: Tensor) -> Tensor:
     """Return the derivative that cancellation may hide if only the largest steps change an output; (C, m).
 
     Terms that cancel leave rounding errors relative to their own size, which the steepest slope nearby shows. If the
-    output is exactly zero, the terms may be as large as the inputs times a growth factor.
+    output is exactly zero, the terms may be as large as the inputs, grown by as much as cancellation may leave.
     """
     unchanged = set_to_finest(is_unchanged(sampled, samples))  # at a single rung, rounding may hide a change
     inputs = sampled.point.abs().nan_to_num(0.0, 0.0, 0.0).amax() / samples.forth[:, 0]
-    growth = (_MOST / sampled.unit).clamp(max=_GROWN)
+    growth = (LARGEST_CANCELLATION / sampled.unit).clamp(max=CANCELLATION_UNITS)
     size = torch.where(sampled.value == 0, torch.maximum(steepest, growth * inputs), steepest)
     # A change below the rounding error of the tensor's largest output is hidden too.
     longest = torch.where(unchanged, samples.forth, 0.0).amax(dim=1)

@@ -9,12 +9,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.estimate import richardson
-from gradverify.core.estimate.column_groups import (
-    ColumnGroups,
-    column_or_member,
-    members,
-    value_of_column,
-)
+from gradverify.core.estimate.column_groups import ColumnGroups, members, value_of_column
 from gradverify.core.estimate.samples import Samples, Steps
 from gradverify.core.forward.batching import evaluate, evaluate_in_one_call, points_on_line
 from gradverify.core.forward.noise import SAMPLE_DISTANCES, Noise, first_direction, measure, noise_from_samples
@@ -31,8 +26,7 @@ class Stencil:
 
     chosen: Tensor  # (C,) index of each group
     steps: Steps
-    lengths: Tensor  # (2 K, L) displacement of coordinates, forth and back; empty for elementwise groups: recomputed
-    length_index: Tensor  # (C, 1 or m) index into L of the column of each entry
+    lengths: Tensor | None  # (2 K, C, 1 or m) h of the column of each entry; None for elementwise groups: recomputed
     values: Tensor  # (2 K, C, m)
 
 
@@ -54,24 +48,17 @@ def sample_stencil(sampled: Sampler, column_groups: ColumnGroups, chosen: Tensor
     if column_groups.elementwise:
         for part in parts:
             evaluate(sampled, _stepped(sampled, slice(None), steps, part), values[part].flatten(0, 1))
-        return Stencil(
-            chosen=chosen,
-            steps=steps,
-            lengths=values[:, :0, 0],
-            length_index=column_groups.column_of[:, :0],
-            values=values,
-        )
+        return Stencil(chosen=chosen, steps=steps, lengths=None, values=values)
     moving, groups = members(column_groups, chosen)
-    spot, kept = _length_indices(sampled, column_groups, chosen)
     lengths = []
     for part in parts:
         moved = _stepped(sampled, moving, steps, part)
         step_lengths = _step_lengths(sampled, moving, steps, part, moved)
-        lengths.append(step_lengths if kept is None else _kept_lengths(sampled, moving, step_lengths, kept))
+        lengths.append(_of_columns(column_groups, chosen, moving, step_lengths))
         points = _displaced(sampled, moving, groups, moved, len(chosen))
         with suppress(OutOfTime):
             evaluate(sampled, points.flatten(0, 1), values[part].flatten(0, 1), order=_by_group(points))
-    return Stencil(chosen=chosen, steps=steps, lengths=torch.cat(lengths), length_index=spot, values=values)
+    return Stencil(chosen=chosen, steps=steps, lengths=torch.cat(lengths), values=values)
 
 
 def sample_one_step(
@@ -84,11 +71,9 @@ def sample_one_step(
     moving, groups = members(column_groups, chosen)
     moved = representable(sampled, moving, sampled.point[moving] + step[moving])
     points = _displaced(sampled, moving, groups, moved.unsqueeze(0), len(chosen)).squeeze(0)
-    displacement = torch.zeros_like(sampled.point)
-    displacement[moving] = moved - sampled.point[moving]
     values = sampled.value.new_empty(len(chosen), len(sampled.value))
     evaluate(sampled, points, values)
-    return values, value_of_column(column_groups, chosen, displacement)
+    return values, _of_columns(column_groups, chosen, moving, moved - sampled.point[moving])
 
 
 def sample_stencil_beside(sampled: Sampler, steps: Steps, others: Tensor, count: int) -> tuple[Tensor, Stencil] | None:
@@ -107,8 +92,7 @@ def sample_stencil_beside(sampled: Sampler, steps: Steps, others: Tensor, count:
     stencil = Stencil(
         chosen=coordinates,
         steps=steps,
-        lengths=_step_lengths(sampled, coordinates, steps, slice(None), moved),
-        length_index=coordinates.unsqueeze(1),
+        lengths=_step_lengths(sampled, coordinates, steps, slice(None), moved).unsqueeze(2),
         values=values[len(others) :].view(2 * len(steps.factors), count, values.shape[1]),
     )
     return values[: len(others)], stencil
@@ -173,26 +157,11 @@ def _displaced(sampled: Sampler, moving: Tensor, groups: Tensor, moved: Tensor, 
     return points
 
 
-def _length_indices(
-    sampled: Sampler, column_groups: ColumnGroups, chosen: Tensor
-) -> tuple[Tensor, Tensor | slice | None]:
-    """Return the index into the kept lengths for each entry, (C, 1 or m), and the coordinates whose lengths are kept.
-
-    The latter is None if they are the displaced ones, `moving`.
-    """
-    if column_groups.single:
-        return torch.arange(len(chosen), device=chosen.device).unsqueeze(1), None
-    column_of = column_or_member(column_groups, slice(None) if len(chosen) == column_groups.count else chosen)
-    if column_of.numel() >= len(sampled.point):
-        return column_of, slice(None)
-    return torch.arange(column_of.numel(), device=column_of.device).view_as(column_of), column_of.reshape(-1)
-
-
-def _kept_lengths(sampled: Sampler, moving: Tensor, step_lengths: Tensor, kept: Tensor | slice) -> Tensor:
-    """Return the lengths of all coordinates, or of those in `kept`, given those of the displaced ones; (S, L)."""
-    lengths = step_lengths.new_zeros(len(step_lengths), len(sampled.point))
-    lengths[:, moving] = step_lengths
-    return lengths if isinstance(kept, slice) else lengths.index_select(1, kept)
+def _of_columns(column_groups: ColumnGroups, chosen: Tensor, moving: Tensor, lengths: Tensor) -> Tensor:
+    """Return the lengths (..., k) of the coordinates `moving` at the column of each entry; (..., C, 1 or m)."""
+    every = lengths.new_zeros(*lengths.shape[:-1], len(column_groups.colour))
+    every[..., moving] = lengths
+    return value_of_column(column_groups, chosen, every)
 
 
 def _by_group(points: Tensor) -> list[int]:
@@ -228,9 +197,7 @@ def _steps_per_call(count: int, numbers: int) -> list[slice]:
 
 def _lengths(sampled: Sampler, stencil: Stencil, rows: slice, part: slice) -> Tensor:
     """Return some of the 2 K steps of the column of each entry, (S, C, 1) or (S, C, m)."""
-    if not stencil.length_index.shape[1]:  # elementwise groups: recomputed, since they are as large as the samples
-        moved = _stepped(sampled, slice(None), stencil.steps, part)
-        return _step_lengths(sampled, slice(None), stencil.steps, part, moved).unsqueeze(1)
-    spot = stencil.length_index[rows]
-    lengths = stencil.lengths[part]
-    return lengths.index_select(1, spot.reshape(-1)).view(len(lengths), *spot.shape)
+    if stencil.lengths is not None:
+        return stencil.lengths[part, rows]
+    moved = _stepped(sampled, slice(None), stencil.steps, part)
+    return _step_lengths(sampled, slice(None), stencil.steps, part, moved).unsqueeze(1)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gradverify.core.model.coordinates import Block, Named, blocks, flatten, is_part, real_view, unflatten
 from gradverify.core.model.generators import random_magnitudes_from
-from gradverify.core.model.limits import HELD
+from gradverify.core.model.limits import HELD, REMEMBERED
 from gradverify.core.model.magnitudes import any_set, identical, largest_in_tensor, unit_roundoff
 from gradverify.core.model.problem import Problem, call, fresh, overlaps
 from gradverify.core.model.tape import Tape
@@ -20,7 +20,6 @@ from gradverify.errors import EvaluationError
 from gradverify.interception import rounding_of_casts
 
 _HUGE = 2.0**20  # magnitude of outputs from which on they may be the fill value of a mask
-_SMALL = 1024  # coordinates: outputs at points of this size are remembered
 _NEARBY = 2.0**-12  # distance from the point at which casts and constants are detected, relative to each input
 
 
@@ -184,7 +183,7 @@ def outputs_at(sampled: Sampler, point: Tensor, into: Tensor | None = None) -> T
     At a small point the forward is called once only: later calls return the same outputs.
     """
     into = torch.empty_like(sampled.value) if into is None else into
-    if point.numel() > _SMALL or not point.is_cpu:
+    if point.numel() > REMEMBERED or not point.is_cpu:
         found = _run(sampled, _at_point(sampled, point))
         # Copied, since a forward may return the same buffer at every call.
         return into.fill_(torch.nan) if found is None else into.copy_(found)

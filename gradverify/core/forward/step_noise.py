@@ -13,14 +13,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from gradverify.core.forward.noise import MAX_FALL, Noise, direction_of, noise_along, pooled, share_of
+from gradverify.core.forward.noise import FALL_TO_STAIR, MAX_FALL, Noise, direction_of, noise_along, pooled, share_of
 from gradverify.core.forward.sampler import Sampler, magnitudes, outputs_near
 from gradverify.core.model.magnitudes import TINY, LengthScales
 from gradverify.core.tuning import CLEARLY_ABOVE, CLEARLY_LESS
 
 SPACINGS = tuple(2.0**-k for k in range(3, 20))  # times the length scale: spacings at which rounding may show
 RUN = 3  # finer spacings, at most of which a stair must show too
-_SUDDEN_FALL = 1024.0  # noise falls by more once all samples lie on one stair; smooth variation seldom does
 SMALL_STEP = 2.0**-20  # step of all inputs, relative to their length
 
 
@@ -66,10 +65,10 @@ def _persistent(levels: Tensor, most: float = torch.inf) -> Tensor:
 def _is_smooth(levels: Tensor) -> Tensor:
     """Mask of the spacings (K, m) from which on the levels fall twice in a row, as those of a smooth function do."""
     fall = levels[:-1] / levels[1:].clamp(min=TINY)
-    gradual = (fall > MAX_FALL) & (fall <= _SUDDEN_FALL)
+    gradual = (fall > MAX_FALL) & (fall <= FALL_TO_STAIR)
     smooth = torch.zeros_like(levels, dtype=torch.bool)
     for k in range(len(fall) - 2, -1, -1):
-        smooth[k] = (gradual[k] & gradual[k + 1]) | (smooth[k + 1] & (fall[k] <= _SUDDEN_FALL))
+        smooth[k] = (gradual[k] & gradual[k + 1]) | (smooth[k + 1] & (fall[k] <= FALL_TO_STAIR))
     return smooth
 
 

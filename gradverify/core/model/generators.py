@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-_CACHED_LENGTH = 1024  # entries: random vectors up to this length are cached
+from gradverify.core.model.limits import REMEMBERED
+
 _HALF = torch.tensor(0.5, dtype=torch.float64, device="cpu")
 _SEED_OFFSET = 24_301  # a backward that draws its mask again from seed 0 must not be right by accident
 
@@ -69,7 +70,7 @@ def random_magnitudes(scale: Tensor, generator: Generator) -> Tensor:
 
 def random_magnitudes_from(scale: Tensor, seed: int) -> Tensor:
     """Return the first result of `random_magnitudes` with a generator seeded with `seed`; `scale` is (n,)."""
-    if scale.numel() > _CACHED_LENGTH:
+    if scale.numel() > REMEMBERED:
         return random_magnitudes(scale, Generator().manual_seed(seed))
     return _cached_signed_uniform(scale.numel(), seed).to(scale.device) * scale
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gradverify.case import Settings
-from gradverify.core.backward.vjps import first_vjp_is_diagonal, is_reusable, row, vjp_on_recorded_graph
+from gradverify.core.backward.vjps import LAST_DIGITS, first_vjp_is_diagonal, is_reusable, row, vjp_on_recorded_graph
 from gradverify.core.decide.compare import DOUBT, backward_rounding, relative_tolerance
 from gradverify.core.decide.comparison import (
     KEPT,
@@ -49,9 +49,7 @@ from gradverify.core.strategy.elementwise_sampling import (
 )
 from gradverify.core.strategy.structure import Structure, elementwise_structure
 
-_WIDE = 2.0**23  # times the smallest claim: the last digits of the largest, 2^-46 of it, are then 1e-7 of the smallest
-_REST = 1 / 8  # of the outputs: if no more are in doubt, they are judged apart from the others
-_MOST = 1 / 2  # of the outputs: if more are in doubt, other steps do not help
+_MOST = 1 / 2  # of the outputs: if more are in doubt, other steps do not help, and all are judged again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +108,7 @@ def compare_elementwise(measured: MeasuredProblem) -> Comparison | None:
         return None
     structure = elementwise_structure(measured.sampled)
     del samples  # frees the largest tensors held here
-    if not stairs and found.doubt.numel() <= _REST * measured.sampled.value.numel():
+    if not stairs and found.doubt.numel() <= _MOST * measured.sampled.value.numel():
         rest = _compare_rest(measured, structure, function, found)
         if rest is not None:
             judged = None if found.judged is None else with_outputs(found.judged, found.doubt, rest.parts[0].judged)
@@ -243,8 +241,10 @@ def _claimed(measured: MeasuredProblem, inputs: int) -> Tensor | None:
     """
     backward, cotangent = measured.backward, torch.ones((), dtype=torch.float64).expand(measured.sampled.value.numel())
     claimed = vjp_on_recorded_graph(backward, cotangent)
-    if claimed is not None and not _is_wide(claimed) and first_vjp_is_diagonal(backward, claimed.view(inputs, -1)):
-        return claimed.view(inputs, -1)
+    if claimed is not None:
+        entries = claimed.view(inputs, -1)
+        if not _is_wide(measured, claimed) and first_vjp_is_diagonal(backward, entries):
+            return entries
     if measured.sampled.point.numel() < FEW_INPUTS:
         return None  # single rows cost as little here, and show more than sums
     if claimed is None or not is_reusable(backward):
@@ -254,13 +254,14 @@ def _claimed(measured: MeasuredProblem, inputs: int) -> Tensor | None:
     return claimed if claims_match_vjps(backward, column_groups, claimed, measured.settings.seed) else None
 
 
-def _is_wide(claimed: Tensor) -> bool:
-    """True if some claims are so small beside others that the rounding of a sum of both would hide them."""
+def _is_wide(measured: MeasuredProblem, claimed: Tensor) -> bool:
+    """True if the last digits of the largest claim exceed the relative tolerance of the smallest one that is not 0."""
     extremes = [torch.aminmax(claimed[part].abs()) for part in portions(claimed)]
     smallest, largest = min(float(pair.min) for pair in extremes), max(float(pair.max) for pair in extremes)
     if smallest == 0.0:
         smallest = float(torch.where(claimed != 0, claimed.abs(), torch.inf).amin())
-    return largest > _WIDE * smallest
+    tolerance = relative_tolerance(measured.settings.tolerances, measured.sampled.dtypes)
+    return LAST_DIGITS * largest > tolerance * smallest
 
 
 def _compare_rest(

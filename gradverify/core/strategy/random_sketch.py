@@ -28,6 +28,7 @@ from gradverify.core.strategy.random_sums import (
     split_into_blocks,
     sum_difference,
 )
+from gradverify.core.tuning import SMALL_PART
 from gradverify.deadline import Deadline, OutOfTime, require_time
 from gradverify.errors import GradverifyError
 
@@ -35,7 +36,6 @@ _COLUMNS = 8  # wrong columns that are named in all blocks together, and at leas
 _LEAST = 200  # calls for the search of one block, as long as there are any left: fewer find no entry
 _ROUNDS = 3  # rounds of the search, each without the columns found before
 _SPREAD = 9.0  # ratio of the largest to the smallest product of two random weights, each from 1/2 to 3/2
-_BLIND = 0.1  # of a sum: if more is allowed, not even a wrong factor of all entries shows
 _SAMPLED = 2  # rows from which the usual size of an entry is taken
 
 
@@ -99,7 +99,7 @@ def compare_by_random_sums(measured: MeasuredProblem, entrywise: MeasuredProblem
             raise UnnamedError(f"random sums over the Jacobian differ, but no single entry was found to be wrong{why}")
         if not all_set(whole.finite):
             raise UnnamedError(f"{int((~whole.finite).sum())} outputs are not finite around the point")
-        if any(any_set(_within_tolerance(gap).allowed > _BLIND * gap.size) for gap in whole.gaps):
+        if any(any_set(_within_tolerance(gap).allowed > SMALL_PART * gap.size) for gap in whole.gaps):
             raise UnnamedError("random sums over the Jacobian are too noisy here to show anything")
     counts[Code.MATCH] = 0
     counts[Code.MATCH] = measured.entries - counts.total()
@@ -191,9 +191,10 @@ def _judged(measured: MeasuredProblem, known_rows: CachedRows, suspects: set[Sus
 def _within_tolerance(found: SumDifference) -> SumDifference:
     """Return the gap with `allowed` replaced by `tolerated` if its error bars hide everything and its sums are close.
 
-    Noise as large as these bars would have shown in some of the sums.
+    Bars above a small part of the sums hide even a wrong factor of all entries. Noise as large as these bars would have
+    shown in some of the sums.
     """
-    blind = any_set(found.allowed > _BLIND * found.size)
+    blind = any_set(found.allowed > SMALL_PART * found.size)
     return replace(found, allowed=found.tolerated) if blind and found.is_close else found
 
 

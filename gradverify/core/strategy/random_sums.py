@@ -19,12 +19,12 @@ from gradverify.core.forward.sampler import Sampler, magnitudes
 from gradverify.core.model.coordinates import Block, zero_outside
 from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.magnitudes import TINY, all_set, any_set
-from gradverify.core.tuning import SMALL_PART
+from gradverify.core.tuning import RESULT_UNITS, SMALL_PART
 
 _VECTORS = 2  # random vectors of each kind: two kinds of cotangents, and directions in length scales
 _SMALLER_STEPS = (2.0**-14, 2.0**-26, 2.0**-34)  # of the length scale: first steps if larger ones are spoilt
 _ROUNDING = 1e-12  # of the root sum of squares of the terms: rounding in backward
-TERM_ROUNDING = 4 * torch.finfo(torch.float64).eps  # of the sum of the terms' magnitudes: rounding in backward
+TERM_ROUNDING = RESULT_UNITS * torch.finfo(torch.float64).eps  # of the sum of the terms' magnitudes: the same
 _SMALL = 1e-3  # of a sum: rounding of the outputs up to which a sum can be called close
 _SHARP = 1e-8  # of a sum: with an error bar below it, no smaller steps are tried
 _MOST_DIRECTIONS = 24  # directions restricted to one input, over all inputs; at least one per input
