@@ -40,14 +40,8 @@ class Graph:
     """State of the recorded graph; mutable."""
 
     reuse: Reuse | None = None  # None until a second vjp has been computed on it
-
-
-@dataclass(slots=True, kw_only=True)
-class Batched:
-    """State of vectorised vjps, of many cotangents in one call; mutable."""
-
-    trusted: bool = True  # False after one failed or differed from a single vjp
-    calls: int = 0  # vectorised calls so far
+    vectorises: bool = True  # False after vjps of many cotangents in one call failed or differed from a single vjp
+    vectorised_calls: int = 0  # such calls so far
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +54,6 @@ class Backward:
     overwrites: bool  # True if backward writes to the cotangent, which other nodes may share
     known_vjp: tuple[Tensor, Tensor]  # the random cotangent (m,), without small entries, and its vjp (n,)
     graph: Graph = field(default_factory=Graph)
-    batched: Batched = field(default_factory=Batched)
 
 
 def backward_of(problem: Problem, tape: Tape, seed: int) -> Backward:
@@ -156,18 +149,18 @@ def many_vjps(backward: Backward, cotangents: Tensor, only: slice = EVERYTHING) 
     `only` restricts the result to these input coordinates. One row of every vectorised call, another each time, is
     compared with a single vjp. While reuse of the graph is untested, the known first vjp is repeated instead.
     """
-    if len(cotangents) >= MIN_BATCHED and backward.batched.trusted and backward.graph.reuse is None:
+    state = backward.graph
+    if len(cotangents) >= MIN_BATCHED and state.vectorises and state.reuse is None:
         vjps = _with_known_vjp(backward, cotangents, only)
         if vjps is not None:
             return vjps
-    if len(cotangents) >= MIN_BATCHED and is_reusable(backward) and backward.batched.trusted:
+    if len(cotangents) >= MIN_BATCHED and is_reusable(backward) and state.vectorises:
         vjps = _vectorised(backward, cotangents, only)
-        state = backward.batched
-        state.calls += 1
-        place = (state.calls * 7919) % len(cotangents)
+        state.vectorised_calls += 1
+        place = (state.vectorised_calls * 7919) % len(cotangents)
         if vjps is not None and torch.equal(vjps[place], row(backward, cotangents[place])[only]):
             return vjps
-        state.trusted = False
+        state.vectorises = False
     return torch.stack([row(backward, cotangent)[only] for cotangent in cotangents])
 
 
@@ -232,7 +225,7 @@ def _with_known_vjp(backward: Backward, cotangents: Tensor, only: slice) -> Tens
         return None
     found = _vectorised(backward, torch.cat([cotangents, cotangent.unsqueeze(0)]), only)
     if found is None:
-        backward.batched.trusted = False
+        backward.graph.vectorises = False
         return None
     vjps, repeated, expected = found[:-1], found[-1], expected[only]
     rounding = max(LAST_DIGITS, SUM_UNITS * backward.problem.eps)
@@ -242,7 +235,7 @@ def _with_known_vjp(backward: Backward, cotangents: Tensor, only: slice) -> Tens
     if not agrees:
         return None
     backward.graph.reuse = Reuse.SHARED
-    backward.batched.calls += 1
+    backward.graph.vectorised_calls += 1
     return vjps
 
 

@@ -21,7 +21,7 @@ from gradverify.core.forward.sampler import output_indices
 from gradverify.core.model.coordinates import flatten, unflatten
 from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.limits import HELD
-from gradverify.core.model.magnitudes import TINY, any_set
+from gradverify.core.model.magnitudes import TINY, any_set, finite_size
 from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import record
 from gradverify.core.tuning import (
@@ -100,7 +100,7 @@ def _up_to_low_precision(context: JudgingContext, chosen: Tensor, judged: Judged
     cancels = small & ~((claimed * numeric > 0) & (judged.error <= numeric.abs()))
     if any_set(cancels):
         largest = _largest_close_by(context, chosen, groups).amax(dim=0)
-        largest = torch.maximum(largest, context.claimed.abs().nan_to_num(0.0, 0.0, 0.0).amax(dim=0).clamp(max=1.0))
+        largest = torch.maximum(largest, finite_size(context.claimed).amax(dim=0).clamp(max=1.0))
         small &= ~cancels | (judged.error <= small_error(context.sampled.eps, context.claimed[:0]) * largest)
     low, high = in_float64.amin(dim=0), in_float64.amax(dim=0)
     branch = right & (claimed >= low - judged.allowed) & (claimed <= high + judged.allowed)
@@ -115,7 +115,7 @@ def _largest_close_by(context: JudgingContext, chosen: Tensor, groups: _RowGroup
     """Return the largest magnitude of each claim at points about one length scale away, 1 at most; (C, m)."""
     points = _opposite_displacements(context, [1.0] * NEARBY_POINTS)
     around = _entries(context, chosen, context.backward, groups, points)
-    return around.abs().nan_to_num(0.0, 0.0, 0.0).amax(dim=0).clamp(max=1.0)
+    return finite_size(around).amax(dim=0).clamp(max=1.0)
 
 
 def _up_to_scatter(context: JudgingContext, chosen: Tensor, judged: Judged) -> Judged:
@@ -124,7 +124,7 @@ def _up_to_scatter(context: JudgingContext, chosen: Tensor, judged: Judged) -> J
     Errors as small as numbers around 1 may leave are excused if that scatter hides no derivative of any consequence.
     """
     small = small_error(context.sampled.eps, context.claimed[:0])
-    row_size = torch.cat([context.claimed, judged.numeric]).abs().nan_to_num(0.0, 0.0, 0.0).amax(dim=0)
+    row_size = finite_size(torch.cat([context.claimed, judged.numeric])).amax(dim=0)
     largest = (_LARGEST_SCATTER * row_size).clamp(min=small)
     wrong = (judged.code == Code.MISMATCH) & (judged.error <= EXPLAINED * largest)
     if not any_set(wrong):
@@ -157,7 +157,7 @@ def _means_of_opposites(
 
 def small_error(eps: float, claimed: Tensor) -> float:
     """Return the error that rounding of numbers around 1, or around the largest claim, may cause."""
-    largest = float(claimed.abs().nan_to_num(0.0, 0.0, 0.0).max()) if claimed.numel() else 0.0
+    largest = float(finite_size(claimed).max()) if claimed.numel() else 0.0
     return min(max(LARGEST_CANCELLATION, eps), CANCELLATION_UNITS * eps) * max(1.0, largest)
 
 
@@ -232,7 +232,8 @@ def _entries(
     for move in moves:
         problem = _problem_at(backward.problem, flatten(unflatten(context.sampled.point + move, own)))
         try:
-            there = replace(backward, problem=problem, tape=record(problem), graph=Graph(reuse=reuse))
+            graph = Graph(reuse=reuse, vectorises=backward.graph.vectorises)
+            there = replace(backward, problem=problem, tape=record(problem), graph=graph)
             vjps = many_vjps(there, scale * groups.cotangents) / scale
         except EvaluationError:
             vjps = torch.full((len(groups.cotangents), len(move)), torch.nan, dtype=torch.float64, device=move.device)

@@ -11,7 +11,7 @@ from gradverify.core.decide.backward_rounding import excuse_backward_rounding
 from gradverify.core.decide.compare import differs_clearly, largest_resolving_bar
 from gradverify.core.decide.context import JudgingContext, focused, of_column_groups
 from gradverify.core.decide.directional import are_smooth, columns_do_not_add_up, confirmed_along_line
-from gradverify.core.decide.ladder import DEPTH, judge_by_ladder, judge_by_largest_steps
+from gradverify.core.decide.ladder import RUNGS, judge_by_ladder, judge_by_largest_steps
 from gradverify.core.decide.oblique_kinks import excuse_oblique
 from gradverify.core.decide.screen import Look, Screened, joined_looks, screen
 from gradverify.core.decide.stairs import excuse_stairs
@@ -30,6 +30,7 @@ from gradverify.core.decide.verdict import (
 )
 from gradverify.core.estimate import richardson
 from gradverify.core.estimate.stencil import Stencil, sample_stencil
+from gradverify.core.estimate.tableau import HALVINGS
 from gradverify.core.model.limits import HELD, chunks
 from gradverify.core.model.magnitudes import all_set, any_set
 from gradverify.core.tuning import EXAMINED_GROUPS
@@ -98,9 +99,9 @@ def judge_all(context: JudgingContext, stencil: Stencil | None, settled: Look | 
     return [(groups, of_rows(stacked([judged for _, judged in parts]), order))]
 
 
-def judge_column_groups(context: JudgingContext, chosen: Tensor, history: ConfirmationState) -> Judged:
+def judge_column_groups(context: JudgingContext, chosen: Tensor) -> Judged:
     """Judge all entries of column groups (C,): three steps for all, the ladder and excuses for those in doubt."""
-    return _judge(context, chosen, _first_look(context, chosen), history)[1]
+    return _judge(context, chosen, _first_look(context, chosen), ConfirmationState())[1]
 
 
 def _first_look(context: JudgingContext, chosen: Tensor) -> Screened:
@@ -153,7 +154,7 @@ def _stages(
     rest, limit = clear & ~sample, max(_FEW, int(sample.any(dim=1).sum()))
     judged, on_line = copy_of(first.judged), nothing
     if any_set(rest) or (context.column_groups.count > 1 and any_set(sample)):
-        all_fit = int(clear.any(dim=0).sum()) * 2 * DEPTH <= HELD
+        all_fit = int(clear.any(dim=0).sum()) * 2 * RUNGS <= HELD
         accused = clear if all_fit else clear & sample.any(dim=0)
         on_line = accused & confirmed_along_line(context, chosen, judged, accused)
         judged = decide(judged, [(on_line, Reason.DIFFERS_IN_SUM)])
@@ -211,7 +212,7 @@ def _with_larger_steps(
     unresolved = doubt & ~bends & ((judged.code == Code.MATCH) | (judged.code == Code.UNDETERMINED))
     rows = unresolved.any(dim=1).nonzero().squeeze(1)
     judged, settled = copy_of(judged), torch.zeros_like(doubt)
-    for part in chunks(rows, DEPTH * context.numbers_per_sample):
+    for part in chunks(rows, 2 * HALVINGS * context.numbers_per_sample):
         outputs = unresolved[part].any(dim=0).nonzero().squeeze(1)
         found, agreeing = judge_by_largest_steps(focused(context, outputs), chosen[part])
         settled[part.unsqueeze(1), outputs] = agreeing
@@ -242,7 +243,7 @@ def _of_some_groups(judged: Judged, entries: Tensor, most: int, *, worst: bool) 
 def _apply_ladder(context: JudgingContext, chosen: Tensor, doubt: Tensor, judged: Judged) -> None:
     """Write the verdicts of the ladder on entries in doubt (C, m) to `judged`."""
     rows = doubt.any(dim=1).nonzero().squeeze(1)
-    for part in chunks(rows, 2 * DEPTH * context.numbers_per_sample):
+    for part in chunks(rows, 2 * RUNGS * context.numbers_per_sample):
         outputs = doubt[part].any(dim=0).nonzero().squeeze(1)  # in doubt for these column groups
         put(judged, doubt, part, outputs, judge_by_ladder(focused(context, outputs), chosen[part]))
 

@@ -19,7 +19,7 @@ from gradverify.core.forward.noise import Noise, largest_change
 from gradverify.core.forward.repeatable import Repeatable
 from gradverify.core.forward.sampler import Sampler, magnitudes, restricted_to_outputs
 from gradverify.core.forward.step_noise import not_rounded_beside_one, persistent_noise
-from gradverify.core.model.magnitudes import LengthScales, scales
+from gradverify.core.model.magnitudes import LengthScales, finite_size, scales
 from gradverify.core.tuning import LOST_UNITS
 
 Reconsider = Callable[["JudgingContext", Tensor, Judged], Judged]  # changes verdicts on column groups (C,)
@@ -61,7 +61,7 @@ def along_line(context: JudgingContext, direction: Tensor, claimed: Tensor) -> J
     groups = ColumnGroups(colour=colour, column_of=columns)
     lengths = LengthScales(own=direction, shared=direction, step=direction)
     claims = torch.stack([claimed, torch.zeros_like(claimed)])
-    size = magnitude_of(claims)
+    size = finite_size(claims)
     allowance = replace(
         context.allowance,
         rtol=0.0,  # the claim is a sum of measured numbers
@@ -75,7 +75,7 @@ def judging_context(
     measured: MeasuredProblem, column_groups: ColumnGroups, claimed: Tensor, noise: Noise | None = None
 ) -> JudgingContext:
     """Return the context for all column groups; `claimed` is (M, m). `noise` replaces that of the problem."""
-    sampled, lengths, size = measured.sampled, measured.lengths, magnitude_of(claimed)
+    sampled, lengths, size = measured.sampled, measured.lengths, finite_size(claimed)
     largest = magnitudes(sampled, size.amax(dim=0)) if len(claimed) else sampled.value
     return JudgingContext(
         sampled=sampled,
@@ -121,11 +121,6 @@ def allowance_of(
 def absolute_floor(sampled: Sampler, settings: Settings) -> float:
     """Return the part of the absolute tolerance that is the same for all entries."""
     return (settings.tolerances.atol or 0.0) + LOST_UNITS * sampled.smallest_number
-
-
-def magnitude_of(claimed: Tensor) -> Tensor:
-    """Return the magnitude of the claims, 0 where they are not finite."""
-    return claimed.abs().nan_to_num_(0.0, 0.0, 0.0)
 
 
 def focused(context: JudgingContext, outputs: Tensor) -> JudgingContext:

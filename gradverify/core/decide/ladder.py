@@ -34,7 +34,7 @@ from gradverify.core.forward.sampler import Sampler, outputs_near
 from gradverify.core.model.magnitudes import any_set, largest_in_tensor
 from gradverify.core.tuning import CANCELLATION_UNITS, CLEARLY_ABOVE, CLEARLY_LESS, LOST_UNITS
 
-DEPTH = 32  # approximate number of steps in a ladder
+RUNGS = 32  # steps of a ladder, about: how many samples of it are held
 _UNITS_OF_SLOPE = 512.0  # units of rounding of the steepest slope nearby, at order 2
 _AGREES = 0.5  # of the claim: a difference this near agrees with it, any other contradicts it
 _CONTRADICTIONS = 3  # steps that must contradict the claim

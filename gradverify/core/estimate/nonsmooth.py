@@ -47,7 +47,7 @@ from gradverify.core.estimate.tableau import (
 )
 from gradverify.core.forward.noise import Noise
 from gradverify.core.forward.sampler import Sampler
-from gradverify.core.model.magnitudes import TINY, any_set, suffix_maximum
+from gradverify.core.model.magnitudes import TINY, any_set, finite_size, suffix_maximum
 from gradverify.core.tuning import (
     CANCELLATION_UNITS,
     CLEARLY_ABOVE,
@@ -208,7 +208,7 @@ def _cancelled(sampled: Sampler, samples: Samples, steepest: Tensor) -> Tensor:
     output is exactly zero, the terms may be as large as the inputs, grown by as much as cancellation may leave.
     """
     unchanged = set_to_finest(is_unchanged(sampled, samples))  # at a single rung, rounding may hide a change
-    inputs = sampled.point.abs().nan_to_num(0.0, 0.0, 0.0).amax() / samples.forth[:, 0]
+    inputs = finite_size(sampled.point).amax() / samples.forth[:, 0]
     growth = (LARGEST_CANCELLATION / sampled.unit).clamp(max=CANCELLATION_UNITS)
     size = torch.where(sampled.value == 0, torch.maximum(steepest, growth * inputs), steepest)
     # A change below the rounding error of the tensor's largest output is hidden too.

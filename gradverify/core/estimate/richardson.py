@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 
 import torch
+from numpy.polynomial.polynomial import polyfromroots
 from torch import Tensor
 
 from gradverify.core.estimate.samples import NOISE_FACTOR, Estimate, Steps
@@ -154,11 +155,6 @@ def _noise_of_last() -> float:
 
 def _basis(node: float) -> list[float]:
     """Return the coefficients of t … t⁶ of the polynomial that is 1 at `node` and 0 at the other nodes and at 0."""
-    product = [1.0]
-    for other in (0.0, *PLACES):
-        if other != node:
-            product = [
-                lower - other * same for lower, same in zip([0.0, *product], [*product, 0.0], strict=True)
-            ]  # times (t - other), lowest power first
-    scale = math.prod(node - other for other in (0.0, *PLACES) if other != node)
-    return [coefficient / scale for coefficient in product[1:]]
+    others = [other for other in (0.0, *PLACES) if other != node]
+    found: list[float] = (polyfromroots(others)[1:] / math.prod(node - other for other in others)).tolist()
+    return found

@@ -62,11 +62,6 @@ def every_second_step(samples: Samples, first: int) -> Samples:
     return replace(samples, **{name: getattr(samples, name)[:, first::2] for name in _BY_STEP})
 
 
-def finest(samples: Samples, count: int) -> Samples:
-    """Return the samples at the `count` finest steps."""
-    return replace(samples, **{name: getattr(samples, name)[:, -count:] for name in _BY_STEP})
-
-
 def is_vanished(samples: Samples) -> Tensor:
     """Mask of steps that vanish in the input's own dtype, so that nothing was sampled; (C, K, 1 or m)."""
     return (samples.forth <= 0) | (samples.back <= 0)
@@ -97,16 +92,6 @@ def is_unchanged(sampled: Sampler, samples: Samples) -> Tensor:
 def set_to_finest(flags: Tensor) -> Tensor:
     """True where this step and all finer ones are flagged; (C, K, m)."""
     return suffix_minimum(flags.to(torch.int8)).bool()
-
-
-def finest_noise(noise: Noise, samples: Samples) -> Tensor:
-    """Return how much noise of the forward may change the difference at the finest step, (C, m).
-
-    The noise is scaled to the outputs at the largest step, in case they are larger than those at the point. NaN or
-    infinite where these outputs are, or where the step vanishes.
-    """
-    larger = torch.maximum(samples.plus[:, 0].abs(), samples.minus[:, 0].abs()).mul_(noise.relative_level)
-    return torch.maximum(larger, noise.level, out=larger).mul_(NOISE_FACTOR).div_(samples.forth[:, -1])
 
 
 def input_rounding_noise(sampled: Sampler, samples: Samples, difference: Tensor, own: Tensor) -> Tensor:

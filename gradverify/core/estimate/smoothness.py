@@ -17,7 +17,6 @@ from gradverify.core.estimate.samples import (
     Estimate,
     Samples,
     central_differences,
-    finest,
     is_unchanged,
     is_vanished,
     one_sided_quotients,
@@ -25,7 +24,7 @@ from gradverify.core.estimate.samples import (
 )
 from gradverify.core.estimate.tableau import MEASURABLE
 from gradverify.core.forward.sampler import Sampler
-from gradverify.core.model.magnitudes import TINY, last_set, suffix_maximum
+from gradverify.core.model.magnitudes import TINY, finite_size, last_set, suffix_maximum
 from gradverify.core.tuning import CLEARLY_ABOVE, LOST_UNITS, SEVERAL
 
 _BENT = 0.25  # power of h: if S falls more slowly, the function is not smooth
@@ -61,13 +60,11 @@ def bends_in_first_look(sampled: Sampler, samples: Samples, noise: Tensor) -> Te
     This applies the criteria of `classify_steps` to the last two steps, which differ by a factor of two. `noise` (C, m)
     bounds the noise of the finest difference. The result is arbitrary where a difference is not finite.
     """
-    rounding = (CLEARLY_ABOVE / MEASURABLE * sampled.unit * sampled.size) / samples.forth[:, -1]
-    floor = torch.maximum(noise, rounding).mul_(MEASURABLE)
-    left, right = one_sided_quotients(sampled, finest(samples, 2))
-    bend = (right - left).abs_()
-    slope = torch.maximum(left.abs_(), right.abs_(), out=left)
-    bent = bend[:, -1] > torch.maximum(floor, bend[:, -2].mul_(0.5**_BENT))
-    return bent.logical_or_(slope[:, -1] > torch.maximum(floor, slope[:, -2].mul_(0.5**_TORN)))
+    floor = torch.maximum(MEASURABLE * noise, CLEARLY_ABOVE * sampled.unit * sampled.size / samples.forth[:, -1])
+    left, right = one_sided_quotients(sampled, samples)
+    bend, slope = (right - left).abs(), torch.maximum(left.abs(), right.abs())
+    bent = bend[:, -1] > torch.maximum(floor, 0.5**_BENT * bend[:, -2])
+    return bent | (slope[:, -1] > torch.maximum(floor, 0.5**_TORN * slope[:, -2]))
 
 
 def classify_steps(sampled: Sampler, samples: Samples, level: Tensor, own: Tensor) -> Smoothness:
@@ -179,7 +176,7 @@ def rounding_jump(sampled: Sampler, samples: Samples, level: Tensor, slope: Esti
     first = last_set(sudden)  # the finest step with a sudden increase
     size = deviation.gather(1, first).squeeze(1)
     step = samples.forth.expand_as(deviation).gather(1, first).squeeze(1)
-    largest = sampled.point.abs().nan_to_num(0.0, 0.0, 0.0).max()
+    largest = finite_size(sampled.point).max()
     height = LOST_UNITS * sampled.unit * torch.maximum(sampled.size, largest)
     return torch.where(sudden.any(dim=1) & (size * step <= height), size, 0.0)
 

@@ -131,20 +131,17 @@ def initial_samples(sampled: Sampler, lengths: LengthScales, seed: int) -> Initi
 
     Inputs in which the function is linear are left out.
     """
-    if sampled.rounding_eps():
-        return InitialSamples(noise=with_stairs(measure(sampled, lengths, seed), sampled, lengths))
     inputs, outputs = sampled.point.numel(), sampled.value.numel()
     points = len(SAMPLE_DISTANCES) + 2 * richardson.DEPTH * inputs
-    if inputs >= FEW_INPUTS or points * (inputs + outputs) > AT_ONCE:
-        return InitialSamples(noise=measure(sampled, lengths, seed))
-    direction = first_direction(sampled, lengths, seed)
-    own = first_linear(sampled)
-    line = points_on_line(sampled, direction, SAMPLE_DISTANCES)
-    found = sample_stencil_beside(sampled, richardson.steps(lengths), line, own)
-    if found is None:
-        return InitialSamples(noise=measure(sampled, lengths, seed))
-    on_line, stencil = found
-    return InitialSamples(noise=noise_from_samples(sampled, direction, on_line), stencil=stencil)
+    if not sampled.rounding_eps() and inputs < FEW_INPUTS and points * (inputs + outputs) <= AT_ONCE:
+        direction = first_direction(sampled, lengths, seed)
+        line = points_on_line(sampled, direction, SAMPLE_DISTANCES)
+        found = sample_stencil_beside(sampled, richardson.steps(lengths), line, first_linear(sampled))
+        if found is not None:
+            on_line, stencil = found
+            return InitialSamples(noise=noise_from_samples(sampled, direction, on_line), stencil=stencil)
+    noise = measure(sampled, lengths, seed)
+    return InitialSamples(noise=with_stairs(noise, sampled, lengths) if sampled.rounding_eps() else noise)
 
 
 def _displaced(sampled: Sampler, moving: Tensor, groups: Tensor, moved: Tensor, count: int) -> Tensor:

@@ -18,7 +18,7 @@ from torch import Tensor
 from gradverify.core.forward.sampler import Sampler, difference_in_units, outputs_at
 from gradverify.core.model.coordinates import coordinates_in, real_view
 from gradverify.core.model.generators import random_magnitudes_from
-from gradverify.core.model.magnitudes import any_set, identical
+from gradverify.core.model.magnitudes import any_set, finite_size, identical
 from gradverify.core.model.problem import call
 from gradverify.errors import EvaluationError
 
@@ -193,7 +193,7 @@ def _stacking_error(sampled: Sampler, count: int, copied: tuple[bool, ...]) -> f
 
 def _test_points(sampled: Sampler, count: int, copied: Sequence[bool]) -> Tensor:
     """Return a point near the sampler's and about twice one on its other side; only `copied` inputs move; (2, n)."""
-    size = sampled.point.abs().nan_to_num(0.0, 0.0, 0.0)
+    size = finite_size(sampled.point)
     typical = size.mean()
     aside = random_magnitudes_from(2.0**-8 * (size + torch.where(typical > 0, typical, 1.0)), count)
     factors = 2.0 + random_magnitudes_from(torch.full_like(aside, 0.25), 1)  # unlike, so that ratios differ

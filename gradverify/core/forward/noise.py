@@ -25,7 +25,7 @@ from gradverify.core.forward.batching import on_line
 from gradverify.core.forward.sampler import Sampler, outputs_near
 from gradverify.core.model.generators import random_magnitudes, random_magnitudes_from
 from gradverify.core.model.limits import portions
-from gradverify.core.model.magnitudes import TINY, LengthScales, all_set, any_set
+from gradverify.core.model.magnitudes import TINY, LengthScales, all_set, any_set, finite_size
 from gradverify.core.tuning import CLEARLY_ABOVE, NEARBY_POINTS
 
 _POINTS = 8  # samples on each side of the point
@@ -77,7 +77,7 @@ def first_direction(sampled: Sampler, lengths: LengthScales, seed: int) -> Tenso
 
 def noise_from_samples(sampled: Sampler, direction: Tensor, samples: Tensor) -> Noise:
     """Measure the noise of every output; `samples` (8, m) are the outputs at `SAMPLE_DISTANCES` along `direction`."""
-    size = sampled.value.abs().nan_to_num(0.0, 0.0, 0.0)
+    size = finite_size(sampled.value)
     rounding = rounding_of(sampled, samples.abs().amax(dim=0))
     threshold = _LARGE_NOISE * torch.fmax(rounding, sampled.size * sampled.unit)
     noise_of_side = noise_in(samples)
@@ -140,7 +140,7 @@ def rounding_of(sampled: Sampler, near: Tensor) -> Tensor:
     An output that is exactly zero may be a sum that cancels. Its terms are taken to be as large as the output is `near`
     the point (m,), if that is not 0, and no larger than its tensor's largest entry.
     """
-    size = sampled.value.abs().nan_to_num(0.0, 0.0, 0.0)
+    size = finite_size(sampled.value)
     magnitude = torch.where((near > 0) & (near < sampled.size), near, sampled.size)
     size = torch.where(size > 0, size, magnitude)
     return size * (sampled.unit * max(1.0, sampled.vectorisation.largest_difference)) + TINY
@@ -155,7 +155,7 @@ def largest_change(sampled: Sampler, length: Tensor) -> Tensor:
     """Return the largest change of each output if all inputs move at random by about `length` (n,); (m,)."""
     generator = torch.Generator().manual_seed(0)
     moved = [outputs_near(sampled, random_magnitudes(length, generator)) for _ in range(NEARBY_POINTS)]
-    return (torch.stack(moved) - sampled.value).abs().nan_to_num(0.0, 0.0, 0.0).amax(dim=0)
+    return finite_size(torch.stack(moved) - sampled.value).amax(dim=0)
 
 
 def _estimate(

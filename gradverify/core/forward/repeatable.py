@@ -76,10 +76,9 @@ def in_double(steady: Repeatable) -> Repeatable:
     dtypes = frozenset(primal.tensor.dtype for primal in steady.problem.primals)
     if not dtypes or not dtypes <= set(NARROW):
         return steady
-    eps = max(map(_eps, dtypes))
     for function in (steady.problem.function, steady.problem.finer):
         wide = None if function is None else _sampler_in_float64(replace(steady.problem, function=function))
-        if wide is not None and _agree(wide, steady.sampled, eps):
+        if wide is not None and _agree(wide, steady.sampled, steady.problem.eps):
             return replace(steady, sampled=replace(wide, dtypes=dtypes, is_finer=True))
     return steady
 
@@ -174,7 +173,7 @@ def _with_dtypes(steady: Repeatable, sampled: Sampler, dtypes: Sequence[torch.dt
         found,
         unit=_unit(found, coarsest),
         dtypes=frozenset(tensor.dtype for tensor in backward_inputs),
-        is_finer=_largest_eps(backward_inputs) > _largest_eps(forward_inputs),
+        is_finer=backward.eps > forward.eps,
         rounds_to=coarsest,
     )
     return Repeatable(problem=backward, tape=record(backward), sampled=found)
@@ -206,10 +205,6 @@ def _unit(sampled: Sampler, dtype: torch.dtype) -> Tensor:
         if exact:
             unit[block.coordinates] = torch.maximum(unit[block.coordinates], unit.new_tensor(_eps(exact[0]) / 2))
     return unit
-
-
-def _largest_eps(tensors: Sequence[Tensor]) -> float:
-    return max(_eps(tensor.dtype) for tensor in tensors)
 
 
 def _eps(dtype: torch.dtype) -> float:

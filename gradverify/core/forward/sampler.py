@@ -13,7 +13,7 @@ from torch import Tensor
 from gradverify.core.model.coordinates import Block, Named, blocks, flatten, is_part, real_view, unflatten
 from gradverify.core.model.generators import random_magnitudes_from
 from gradverify.core.model.limits import HELD, REMEMBERED
-from gradverify.core.model.magnitudes import any_set, identical, largest_in_tensor, unit_roundoff
+from gradverify.core.model.magnitudes import any_set, finite_size, identical, largest_in_tensor, unit_roundoff
 from gradverify.core.model.problem import Problem, call, fresh, overlaps
 from gradverify.core.model.tape import Tape
 from gradverify.errors import EvaluationError
@@ -129,7 +129,7 @@ def _low_precision(sampled: Sampler, own: Collection[torch.dtype]) -> tuple[floa
 
 def _at_nearby_point(sampled: Sampler) -> list[Tensor]:
     """Return a point close by, at which also coordinates that are zero have moved, as separate tensors."""
-    size = sampled.point.abs().nan_to_num(0.0, 0.0, 0.0)
+    size = finite_size(sampled.point)
     distance = _NEARBY * (size + size.mean().clamp(min=_NEARBY))
     return _at_point(sampled, sampled.point + random_magnitudes_from(distance, 0))
 

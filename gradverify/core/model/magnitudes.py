@@ -25,11 +25,16 @@ def identical(one: Tensor, other: Tensor) -> bool:
     return torch.equal(one, other) or all_set((one == other) | (one.isnan() & other.isnan()))
 
 
+def finite_size(values: Tensor) -> Tensor:
+    """Return the magnitudes of the values as a new tensor, 0 where they are not finite."""
+    return values.abs().nan_to_num_(0.0, 0.0, 0.0)
+
+
 def largest_in_tensor(values: Tensor, outputs: Sequence[Block]) -> Tensor:
     """Return for each value the largest finite magnitude in its output tensor, 0 if there is none; (m,)."""
     if len(outputs) == 1 and values.numel():
         return _largest_magnitude(values).expand_as(values)
-    sizes = values.abs().nan_to_num_(0.0, 0.0, 0.0)
+    sizes = finite_size(values)
     for block in outputs:
         if block.stop > block.start:
             whole = slice(block.start, block.stop)  # both parts of a complex tensor: rounding mixes them
@@ -116,7 +121,7 @@ def _largest_magnitude(values: Tensor) -> Tensor:
     """Return the largest finite magnitude, 0 if there is none; ()."""
     lowest, highest = torch.aminmax(values)
     magnitude = torch.maximum(-lowest, highest)
-    return magnitude if float(magnitude) < math.inf else values.abs().nan_to_num_(0.0, 0.0, 0.0).max()
+    return magnitude if float(magnitude) < math.inf else finite_size(values).max()
 
 
 def _shared(size: Tensor, inputs: Sequence[Block]) -> Tensor:

@@ -20,7 +20,7 @@ from gradverify.core.estimate.stencil import Stencil
 from gradverify.core.forward.sampler import outputs_near
 from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.limits import FEW_INPUTS
-from gradverify.core.model.magnitudes import all_set, any_set
+from gradverify.core.model.magnitudes import all_set, any_set, finite_size
 from gradverify.core.strategy.single_step import sample_single_steps
 from gradverify.core.strategy.sparsity import NUDGE, TensorPart, period_of
 from gradverify.core.strategy.structure import Structure, claimed_entries, find_structure
@@ -84,7 +84,7 @@ def claims_match_vjps(backward: Backward, column_groups: ColumnGroups, claimed: 
     Columns with a claim that is not finite are not tested. The second cotangent gives every row the same weight, so
     that a stray entry shows beside its own row even if other rows are much larger.
     """
-    size = claimed.abs().nan_to_num_(0.0, 0.0, 0.0)
+    size = finite_size(claimed)
     weights = size.amax(dim=0) if len(size) > 1 else size[0]
     weights.masked_fill_(weights == 0, 1.0).reciprocal_()
     rounding = max(SUM_ROUNDING, SUM_UNITS * backward.problem.eps)

@@ -28,7 +28,6 @@ from gradverify.core.decide.context import (
     allowance_of,
     focused_problem,
     judging_context,
-    magnitude_of,
     part_of,
 )
 from gradverify.core.decide.screen import screened
@@ -40,7 +39,7 @@ from gradverify.core.estimate.samples import BAR_FACTOR, Estimate
 from gradverify.core.forward.noise import SAFETY, at_least
 from gradverify.core.forward.sampler import Sampler, restricted_to_outputs
 from gradverify.core.model.limits import FEW_INPUTS, SUBSET, portions
-from gradverify.core.model.magnitudes import any_set
+from gradverify.core.model.magnitudes import any_set, finite_size
 from gradverify.core.strategy.columnwise import claims_match_vjps, compare_column_groups
 from gradverify.core.strategy.elementwise_sampling import (
     EntrywiseSamples,
@@ -93,7 +92,7 @@ def compare_elementwise(measured: MeasuredProblem) -> Comparison | None:
         sampled=measured.sampled,
         claimed=claimed,
         length=measured.lengths.step.view_as(claimed),
-        largest=cache(lambda: magnitude_of(claimed).amax()),
+        largest=cache(lambda: finite_size(claimed).amax()),
         noise=_relative_noise(measured.sampled, samples),
         settings=measured.settings,
     )
@@ -146,7 +145,7 @@ def _screened(function: _Elementwise, samples: EntrywiseSamples, suspicious: Ten
     bends = richardson.bends_sharply(function.sampled, series, error).logical_or_(missed)
     bends = bends if suspicious is None else bends.logical_or_(suspicious)
     groups = groups_by_input(len(claimed), claimed.shape[1], claimed.device)
-    magnitude, largest, step = magnitude_of(claimed), function.largest(), function.length.flatten()
+    magnitude, largest, step = finite_size(claimed), function.largest(), function.length.flatten()
     allowance = allowance_of(function.sampled, step, step, groups, magnitude, largest, function.settings)
     first = screened(claimed, allowance, estimate, bends)
     doubt = first.doubt.any(dim=0)

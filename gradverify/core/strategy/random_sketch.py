@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from gradverify.core.decide.columns import ConfirmationState, judge_column_groups
+from gradverify.core.decide.columns import judge_column_groups
 from gradverify.core.decide.compare import relative_tolerance
 from gradverify.core.decide.comparison import Comparison, ComparisonBuilder, Extremes
 from gradverify.core.decide.context import MeasuredProblem, judging_context
@@ -181,7 +181,7 @@ def _judged(measured: MeasuredProblem, known_rows: CachedRows, suspects: set[Sus
     claimed = torch.stack([known_rows[place] for place in places.tolist()], dim=1)
     column_groups = single_columns(len(point), len(places), point.device)
     context = judging_context(replace(measured, sampled=sampled), column_groups, claimed, measured.noise.of(places))
-    judged = judge_column_groups(context, chosen, ConfirmationState())
+    judged = judge_column_groups(context, chosen)
     require_time(measured.sampled.problem.deadline)  # without which entries may be unfinished
     builder = ComparisonBuilder(context=context)
     builder.add(chosen, context.reconsider(context, chosen, judged))

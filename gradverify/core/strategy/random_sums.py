@@ -18,7 +18,7 @@ from gradverify.core.estimate.samples import BAR_FACTOR, NOISE_FACTOR, Estimate
 from gradverify.core.forward.sampler import Sampler, magnitudes
 from gradverify.core.model.coordinates import Block, zero_outside
 from gradverify.core.model.generators import random_magnitudes
-from gradverify.core.model.magnitudes import TINY, all_set, any_set
+from gradverify.core.model.magnitudes import TINY, all_set, any_set, finite_size
 from gradverify.core.tuning import RESULT_UNITS, SMALL_PART
 
 _VECTORS = 2  # random vectors of each kind: two kinds of cotangents, and directions in length scales
@@ -232,7 +232,7 @@ def _weights(sampled: Sampler, changes: Tensor) -> tuple[Tensor, Tensor]:
 
     The first is one over the largest change of the output's tensor, the second one over the output's own.
     """
-    change = changes.abs().nan_to_num(0.0, 0.0, 0.0).amax(dim=0)
+    change = finite_size(changes).amax(dim=0)
     tensor_wide = magnitudes(sampled, change)
     own = torch.maximum(change, SIGNIFICANT * tensor_wide)
     by_tensor, by_output = (torch.where(size > 0, 1 / size, 1.0) for size in (tensor_wide, own))
