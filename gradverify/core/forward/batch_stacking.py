@@ -26,7 +26,7 @@ MIN_STACKED = 6  # points: fewer are evaluated one by one
 MAX_ROUNDING = 8.0  # unit roundoffs by which vectorised and scalar kernels may differ
 # Raised by functions that refuse inputs of another shape.
 SHAPE_ERRORS = (RuntimeError, ValueError, TypeError, IndexError)
-_BESIDE = "beside the point"
+_BESIDE, _COPIES = "beside the point", "copies of test points"
 
 
 class NotStackableError(Exception):
@@ -70,26 +70,19 @@ def stack_batch(sampled: Sampler, points: Tensor, most: float) -> Tensor | None:
     """
     if len({shape[0] if shape else 0 for shape in sampled.shapes}) != 1 or not _may_be_longer(sampled):
         return None
-    matching = _matching(sampled)
-    if len(matching) > 1 and all(matching) and _prefers_vmap(sampled, most):
+    copied = _matching(sampled)
+    if len(copied) > 1 and all(copied) and _prefers_vmap(sampled, most):
         raise NotStackableError  # equal lengths need not be a common batch: factors of a matrix product have none
-    candidates = [matching]
-    if not all(matching):
-        is_moved = _is_moved(sampled, points)
-        if any_set(is_moved[:, _others(matching)]):
-            raise NotStackableError
-        candidates.append(tuple(is_moved.any(dim=0).tolist()))
+    if not all(copied) and any_set(_is_moved(sampled, points)[:, _others(copied)]):
+        raise NotStackableError
     differences = sampled.vectorisation.differences
-    for copied in dict.fromkeys(candidates):
-        if differences.get(copied, 0.0) > most:
-            continue
-        if copied not in differences:
-            units = _stacking_error(sampled, len(points), copied)
-            differences[copied] = units if units <= MAX_ROUNDING else math.inf
-            sampled.vectorisation.calls += 2  # the test has compared all rows of two calls
-        if differences[copied] <= most:
-            return _between_known_rows(sampled, points, copied, most)
-    if any(differences[copied] < math.inf for copied in candidates):
+    if _COPIES not in differences:
+        units = _stacking_error(sampled, len(points), copied)
+        differences[_COPIES] = units if units <= MAX_ROUNDING else math.inf
+        sampled.vectorisation.calls += 2  # the test has compared all rows of two calls
+    if differences[_COPIES] <= most:
+        return _between_known_rows(sampled, points, copied, most)
+    if differences[_COPIES] < math.inf:
         raise NotStackableError
     return None
 
@@ -147,7 +140,8 @@ def _between_known_rows(sampled: Sampler, points: Tensor, copied: tuple[bool, ..
 
     With other rows a forward may do something else: drop those beyond a capacity, or branch on all of them.
     """
-    test_points, outputs = sampled.vectorisation.known[copied]
+    assert sampled.vectorisation.known is not None
+    test_points, outputs = sampled.vectorisation.known
     rows = torch.cat([test_points[:1], points, test_points[1:]])
     found = _call_stacked(sampled, stacked(sampled, rows), copied)
     if found is None:
@@ -156,7 +150,7 @@ def _between_known_rows(sampled: Sampler, points: Tensor, copied: tuple[bool, ..
     difference = difference_in_units(sampled, found[[0, -1]], expected)
     if difference > MAX_ROUNDING:
         return None
-    sampled.vectorisation.differences[copied] = max(difference, sampled.vectorisation.differences[copied])
+    sampled.vectorisation.differences[_COPIES] = max(difference, sampled.vectorisation.differences[_COPIES])
     if difference > most:
         raise NotStackableError
     return found[1:-1]
@@ -172,7 +166,7 @@ def _stacking_error(sampled: Sampler, count: int, copied: tuple[bool, ...]) -> f
     test_points = _test_points(sampled, count, copied)
     every, outputs = replace(sampled, selected=None), max(block.stop for block in sampled.outputs)
     known = torch.stack([outputs_at(every, each.clone(), each.new_empty(outputs)) for each in test_points])
-    sampled.vectorisation.known[copied] = test_points, known
+    sampled.vectorisation.known = test_points, known
     single_outputs = known if sampled.selected is None else known[:, sampled.selected]
     if identical(single_outputs[0], single_outputs[1]):  # equal outputs cannot show an influence between copies
         return math.inf

@@ -30,10 +30,9 @@ class VectorisationState:
     ways: list[str] = field(default_factory=lambda: ["batch", "vmap", "batch in part"])  # that have not failed yet
     calls: int = 0  # calls of many points so far
     shares_calls: bool = False  # True once an evaluation of many points took one call
-    # Largest difference from single calls in unit roundoffs, for each way and for each choice of stacked primals;
-    # infinite if it was more than rounding.
-    differences: dict[str | tuple[bool, ...], float] = field(default_factory=dict)
-    known: dict[tuple[bool, ...], tuple[Tensor, Tensor]] = field(default_factory=dict)  # two points, and their outputs
+    # Largest difference from single calls in unit roundoffs, by way and by test; infinite if it was more than rounding.
+    differences: dict[str, float] = field(default_factory=dict)
+    known: tuple[Tensor, Tensor] | None = None  # two test points, and their outputs
 
     @property
     def largest_difference(self) -> float:
