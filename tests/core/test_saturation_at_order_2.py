@@ -16,6 +16,7 @@ from tests.core.support import (
     gradgradcheck,
     normal,
     with_backward,
+    with_scaled_gradient,
 )
 from tests.zoo.saturation import Logit
 
@@ -26,6 +27,33 @@ ON_A_STAIR = -0.0345158688  # where small steps see a stair of the sigmoid, whic
 @pytest.mark.parametrize("others", [(), (0.5, 1.0, 2.0)], ids=["alone", "beside others"])
 def test_claim_that_larger_steps_agree_with_does_not_fail(point: float, others: tuple[float, ...]) -> None:
     assert gradgradcheck(Logit.apply, double([point, *others]), 1.0).verdict is not Verdict.FAIL
+
+
+def _attention(factor: float) -> Callable[..., Tensor]:
+    """Return softmax(q kᵀ / √d) v whose second derivatives through the scores are multiplied by `factor`."""
+    scaled = with_scaled_gradient(lambda x: x.clone(), factor)
+
+    def weights(q: Tensor, k: Tensor) -> Tensor:
+        return (q @ k.mT / math.sqrt(q.shape[-1])).softmax(-1)
+
+    def backward(grad: Tensor, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
+        p, by_p = weights(q, k), grad @ v.mT
+        by_scores = scaled(p * (by_p - (p * by_p).sum(-1, keepdim=True)) / math.sqrt(q.shape[-1]))
+        return by_scores @ k, by_scores.mT @ q, p.mT @ grad
+
+    return with_backward(lambda q, k, v: weights(q, k) @ v, backward)
+
+
+# Where a weight is 1 - 1e-28, the gradient by its score is the difference of two numbers around 1 that are equal.
+@pytest.mark.parametrize(("seed", "scale"), [(4, 3.0), (3, 6.0), (6, 10.0), (2, 20.0)])
+def test_cancellation_in_the_gradient_of_attention_is_within_its_rounding(seed: int, scale: float) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    q, k, v = (
+        (size * torch.randn(2, 4, 3, generator=generator, dtype=torch.float64)).requires_grad_()
+        for size in (scale, scale, 1.0)
+    )
+    assert gradgradcheck(_attention(1.0), q, k, v).verdict is Verdict.PASS
+    assert gradgradcheck(_attention(1 + 1e-5), q, k, v).verdict is Verdict.FAIL
 
 
 @pytest.mark.parametrize("factor", [1.5, 0.5, -1.0, 0.0])

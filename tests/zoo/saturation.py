@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.nn import functional
 
-from tests.zoo.specimen import Draw, Specimen, at, diagonal, specimen
+from tests.zoo.specimen import Draw, Specimen, at, diagonal, normal, specimen
 from tests.zoo.wrong import Wrong, with_backward, wrong
 
 _S = "saturated"
@@ -126,6 +126,17 @@ SATURATED: tuple[Specimen, ...] = (
         _S,
         x=at([30.0]),
         exact=_SLOPE,
+    ),
+    *(
+        specimen(
+            f"attention of scores {scale:g} apart",
+            lambda q, k, v: (q @ k.mT).softmax(-1) @ v,
+            _S,
+            q=normal(4, 3, scale=scale),
+            k=normal(4, 3, scale=scale),
+            v=normal(4, 3),
+        )
+        for scale in (3.0, 5.0, 10.0)
     ),
     specimen("float32 sigmoid, saturated", torch.sigmoid, _S, "float32", x=at([16.5], dtype=_SINGLE)),
     specimen("float32 tanh, saturated", torch.tanh, _S, "float32", x=at(8.6, -8.7, 0.5, dtype=_SINGLE)),

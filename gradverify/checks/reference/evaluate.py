@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from gradverify.arithmetic.noisy import noisy_arithmetic
 from gradverify.checks.reference.cotangents import Cotangent, in_float64
 from gradverify.checks.reference.error_model import Precision, ulp
-from gradverify.checks.reference.noisy import noisy_arithmetic
 from gradverify.core.model.coordinates import flatten, unflatten
 from gradverify.core.model.problem import Primal, Problem, fresh
 from gradverify.core.model.tape import Tape, record_all, vjp

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from gradverify.arithmetic.noisy import NOISE_EPS
 from gradverify.checks.reference.finiteness import Sample
 from gradverify.checks.reference.magnitudes import largest_of
-from gradverify.checks.reference.noisy import NOISE_EPS
 
 _EPS64, _EPS32 = torch.finfo(torch.float64).eps, torch.finfo(torch.float32).eps
 _UNLIKE = 2.0**12  # ratio of two changes, each by its noise, of which at least one is a jump

@@ -15,10 +15,10 @@ from gradverify.core.decide.compare import EntryTolerance, relative_tolerance, r
 from gradverify.core.decide.verdict import Judged
 from gradverify.core.estimate.column_groups import ColumnGroups, groups_of_outputs
 from gradverify.core.estimate.stencil import InitialSamples, initial_samples
-from gradverify.core.forward.noise import Noise, largest_change
+from gradverify.core.forward.noise import Noise
 from gradverify.core.forward.repeatable import Repeatable
 from gradverify.core.forward.sampler import Sampler, magnitudes, restricted_to_outputs
-from gradverify.core.forward.step_noise import not_rounded_beside_one, persistent_noise
+from gradverify.core.forward.step_noise import not_rounded_beside_one, rounding_on_the_way
 from gradverify.core.model.magnitudes import LengthScales, finite_size, scales
 from gradverify.core.tuning import LOST_UNITS
 
@@ -38,9 +38,8 @@ class JudgingContext:
     column_groups: ColumnGroups
     claimed: Tensor  # (M, m): the claim for each output and its column in each column group
     allowance: EntryTolerance
-    lasting_noise: Callable[[], Tensor]  # () -> (m,), measured once: see `step_noise.persistent_noise`
     changes_at_small_steps: Callable[[], Tensor]  # () -> (m,) bool, once: see `step_noise.not_rounded_beside_one`
-    change_over_lengths: Callable[[], Tensor]  # () -> (m,), once: largest change if all inputs move by their lengths
+    rounding_on_the_way: Callable[[], Tensor]  # () -> (m,), once: see `step_noise.rounding_on_the_way`
     sparse: bool = False  # True if every second step of the ladder is enough
 
     @property
@@ -87,9 +86,8 @@ def judging_context(
         column_groups=column_groups,
         claimed=claimed,
         allowance=allowance_of(sampled, lengths.step, lengths.shared, column_groups, size, largest, measured.settings),
-        lasting_noise=cache(lambda: persistent_noise(sampled, lengths)),
         changes_at_small_steps=cache(lambda: not_rounded_beside_one(sampled, lengths)),
-        change_over_lengths=cache(lambda: largest_change(sampled, lengths.nonzero)),
+        rounding_on_the_way=cache(lambda: rounding_on_the_way(sampled)),
     )
 
 
@@ -135,9 +133,8 @@ def focused(context: JudgingContext, outputs: Tensor) -> JudgingContext:
         column_groups=column_groups,
         claimed=claimed,
         allowance=allowance,
-        lasting_noise=lambda: context.lasting_noise()[outputs],
         changes_at_small_steps=lambda: context.changes_at_small_steps()[outputs],
-        change_over_lengths=lambda: context.change_over_lengths()[outputs],
+        rounding_on_the_way=lambda: context.rounding_on_the_way()[outputs],
     )
 
 

@@ -35,7 +35,6 @@ from gradverify.core.model.magnitudes import any_set, largest_in_tensor
 from gradverify.core.tuning import CANCELLATION_UNITS, CLEARLY_ABOVE, CLEARLY_LESS, LOST_UNITS
 
 RUNGS = 32  # steps of a ladder, about: how many samples of it are held
-_UNITS_OF_SLOPE = 512.0  # units of rounding of the steepest slope nearby, at order 2
 _AGREES = 0.5  # of the claim: a difference this near agrees with it, any other contradicts it
 _CONTRADICTIONS = 3  # steps that must contradict the claim
 _HIGH_NOISE = 2.0**24  # units of rounding: only noise above this may be variation of the function
@@ -156,7 +155,7 @@ def _verdicts_by(context: JudgingContext, samples: Samples, local: LadderResult)
     """Return the verdicts by a ladder result; errors due to cancellation or lack of resolution are excused."""
     claimed, allowance = context.claimed[samples.chosen], of_column_groups(context.allowance, samples.chosen)
     judged = judge_local(claimed, local, allowance, torch.zeros_like(claimed))
-    floor = _below_cancellation_floor(context, samples.chosen, judged, local.steepest)
+    floor = _below_cancellation_floor(context, samples.chosen, judged)
     if floor is not None:
         judged = judge_local(claimed, local, allowance, floor)
     fill_values = (judged.code == Code.UNDEFINED) & local.constant & (claimed == 0)
@@ -175,26 +174,21 @@ def _verdicts_by(context: JudgingContext, samples: Samples, local: LadderResult)
     return decide(judged, [(wrong, Reason.TOO_STEEP), (too_short, Reason.SHORT_STRETCH)], bar=bar)
 
 
-def _below_cancellation_floor(context: JudgingContext, chosen: Tensor, judged: Judged, seen: Tensor) -> Tensor | None:
+def _below_cancellation_floor(context: JudgingContext, chosen: Tensor, judged: Judged) -> Tensor | None:
     """Return the error that cancellation in the forward may cause, (C, m); None if every mismatch exceeds it.
 
-    Such rounding shows as noise at some distance from the point, which is measured only if it may change a verdict. A
-    saturated term of backward shows no noise: its rounding is relative to the steepest slope within the length scale,
-    either the one `seen` (C, m) at the steps, or the change of the output if other inputs are displaced too.
+    Differences need not show such rounding: a saturated term does not move. So it is measured in noisy arithmetic, if
+    that may change a verdict.
     """
     wrong = judged.code == Code.MISMATCH
     if not any_set(wrong):
         return None
     units = CANCELLATION_UNITS**context.sampled.problem.order  # a vjp may cancel once more than its forward
-    slope = _rounding_slope(context, chosen)
-    cancellation, half_of_digits = units * slope, context.sampled.unit**-0.5 * slope
-    if not any_set(wrong & (judged.error <= torch.maximum(cancellation, half_of_digits))):
-        return None
-    saturation = _saturation_error(context, chosen, seen).minimum(half_of_digits)
-    if not any_set(wrong & (judged.error <= torch.maximum(cancellation, saturation))):
+    cancellation = units * _rounding_slope(context, chosen)
+    if not any_set(wrong & (judged.error <= cancellation)):
         return None
     length = value_of_column(context.column_groups, chosen, context.lengths.nonzero)
-    return torch.maximum(torch.minimum(cancellation, units * context.lasting_noise() / length), saturation)
+    return torch.minimum(cancellation, units * context.rounding_on_the_way() / length)
 
 
 def _is_too_short_to_tell(context: JudgingContext, samples: Samples, claimed: Tensor, scatter: Tensor) -> Tensor:
@@ -240,15 +234,6 @@ def _rounding_slope(context: JudgingContext, chosen: Tensor) -> Tensor:
     sampled, largest = context.sampled, largest_in_tensor(context.sampled.point, context.sampled.inputs)
     size = value_of_column(context.column_groups, chosen, torch.where(largest > 0, largest, 1.0))
     return sampled.unit * (sampled.size / size).clamp(min=1.0)
-
-
-def _saturation_error(context: JudgingContext, chosen: Tensor, seen: Tensor) -> Tensor:
-    """Return the rounding error of a saturated backward, relative to the steepest slope; 0 at order 1; (C, m)."""
-    if context.sampled.problem.order == 1:
-        return torch.zeros_like(seen)
-    length = value_of_column(context.column_groups, chosen, context.lengths.nonzero)
-    steepest = context.change_over_lengths() / length
-    return _UNITS_OF_SLOPE * context.sampled.unit * torch.maximum(seen, steepest)
 
 
 def _contradicted(context: JudgingContext, samples: Samples, claimed: Tensor, scatter: Tensor, stair: float) -> Tensor:

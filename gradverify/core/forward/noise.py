@@ -38,7 +38,7 @@ _MAX_REDUCTIONS = 11  # reductions of the spacing, at most
 _LARGE_FALL = 30.0  # an estimate that falls by more was not noise: order 3 of a smooth function falls by 64
 MAX_FALL = 4.0  # noise seldom falls by more from one spacing to the next
 _CLEAR_SCORE = 3.0  # score of two large falls in a row, or three small ones: a single one may be samples on one stair
-FALL_TO_STAIR = 1e5  # an estimate that falls by more reached one stair: order 5 of a smooth function falls by 1024
+_FALL_TO_STAIR = 1e5  # an estimate that falls by more reached one stair: order 5 of a smooth function falls by 1024
 _MIN_SPACINGS = 3  # spacings that are always tried
 _RELIABLE = 1e-5  # times the output: sampling continues while the estimate is larger, above the noise of float32
 _LARGE_NOISE = 256.0  # times the rounding of the largest output: larger noise is measured at smaller spacings
@@ -98,7 +98,7 @@ def noise_from_samples(sampled: Sampler, direction: Tensor, samples: Tensor) -> 
         estimate = _estimate(sampled, direction, noise_along(sampled, direction), rounding, threshold, finite)
         unknown = previous == torch.inf
         level, previous = torch.where(unknown, estimate, level), torch.where(unknown, estimate, previous)
-        on_stair, fell_before = previous > estimate * FALL_TO_STAIR, fall_score > 0
+        on_stair, fell_before = previous > estimate * _FALL_TO_STAIR, fall_score > 0
         fall_score = torch.where(estimate * MAX_FALL < previous, fall_score + 1.0, 0.0)
         fall_score += 0.5 * (estimate * _LARGE_FALL < previous)
         follows = ~on_stair & (fall_score >= _CLEAR_SCORE)

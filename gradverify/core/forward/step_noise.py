@@ -1,8 +1,7 @@
-"""Measurements that few verdicts need: noise that persists over 17 spacings, and outputs that are not rounded beside 1.
+"""Measurements that few verdicts need: stairs of low precision, rounding on the way, rounding beside 1.
 
 The module `noise` uses only the spacings that distinguish noise from variation. Stairs of rounding give the same noise
-at large and small spacings, until all samples lie on one stair. A smooth function falls by a factor of 8 or more from
-one spacing to the next.
+at large and small spacings, until all samples lie on one stair.
 """
 
 from __future__ import annotations
@@ -13,10 +12,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from gradverify.core.forward.noise import FALL_TO_STAIR, MAX_FALL, Noise, direction_of, noise_along, pooled, share_of
-from gradverify.core.forward.sampler import Sampler, magnitudes, outputs_near
-from gradverify.core.model.magnitudes import TINY, LengthScales
-from gradverify.core.tuning import CLEARLY_ABOVE, CLEARLY_LESS
+from gradverify.arithmetic.noisy import NOISE_EPS, noisy_arithmetic
+from gradverify.core.forward.noise import MAX_FALL, Noise, direction_of, noise_along, pooled, share_of
+from gradverify.core.forward.sampler import Sampler, magnitudes, moved, outputs_near
+from gradverify.core.model.magnitudes import LengthScales
+from gradverify.core.tuning import CLEARLY_ABOVE, CLEARLY_LESS, NEARBY_POINTS
 
 SPACINGS = tuple(2.0**-k for k in range(3, 20))  # times the length scale: spacings at which rounding may show
 RUN = 3  # finer spacings, at most of which a stair must show too
@@ -50,7 +50,7 @@ def _height(sampled: Sampler, sides: Sequence[Tensor], most: float) -> Tensor:
     return pooled(sampled, torch.where(both, torch.minimum(forth, back), torch.maximum(forth, back)))
 
 
-def _persistent(levels: Tensor, most: float = torch.inf) -> Tensor:
+def _persistent(levels: Tensor, most: float) -> Tensor:
     """Return the largest noise, up to `most`, that also shows at finer spacings; (m,).
 
     `levels` (K, m) is the noise at spacings that each halve the one before. A level is compared with the median of the
@@ -62,26 +62,18 @@ def _persistent(levels: Tensor, most: float = torch.inf) -> Tensor:
     return torch.where((levels <= MAX_FALL * finer) & (levels <= most), levels, 0.0).amax(dim=0)
 
 
-def _is_smooth(levels: Tensor) -> Tensor:
-    """Mask of the spacings (K, m) from which on the levels fall twice in a row, as those of a smooth function do."""
-    fall = levels[:-1] / levels[1:].clamp(min=TINY)
-    gradual = (fall > MAX_FALL) & (fall <= FALL_TO_STAIR)
-    smooth = torch.zeros_like(levels, dtype=torch.bool)
-    for k in range(len(fall) - 2, -1, -1):
-        smooth[k] = (gradual[k] & gradual[k + 1]) | (smooth[k + 1] & (fall[k] <= FALL_TO_STAIR))
-    return smooth
+def rounding_on_the_way(sampled: Sampler) -> Tensor:
+    """Return how far the rounding of intermediate results may move each output, by noisy arithmetic; (m,).
 
-
-def persistent_noise(sampled: Sampler, lengths: LengthScales) -> Tensor:
-    """Return the largest noise at any spacing that also shows at finer ones; (m,).
-
-    This finds stairs of rounding wider than the gaps between the samples of `measure`. Variation that only the finest
-    spacings resolve would persist down to these, and counts as none. Infinite where the forward is not finite at any
-    spacing.
+    Where terms cancel, as in the gradient of a saturated softmax, an output is inexact by that much, however smoothly
+    its samples change. What an extension or numpy computes counts as one operation; 0 if forward fails.
     """
-    levels = noise_at_spacings(sampled, direction_of(lengths, 0))
-    noise = _persistent(levels.masked_fill(_is_smooth(levels), 0.0))
-    return noise.masked_fill_(levels.isnan().all(dim=0), torch.inf)
+    generator, changes = torch.Generator().manual_seed(0), []
+    with noisy_arithmetic(generator, torch.finfo(torch.float64).eps):
+        for _ in range(NEARBY_POINTS):
+            changes.append(moved(sampled, sampled.point.clone(), torch.empty_like(sampled.value)))
+    largest = torch.stack(changes).abs().nan_to_num_(0.0, 0.0, 0.0).amax(dim=0)
+    return largest.mul_(sampled.unit / NOISE_EPS)
 
 
 def not_rounded_beside_one(sampled: Sampler, lengths: LengthScales) -> Tensor:

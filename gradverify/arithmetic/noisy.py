@@ -13,8 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from gradverify.checks.reference.unrounded import chosen, gives_whole_numbers, has_numbers, is_held
-from gradverify.core.model.magnitudes import all_set
+from gradverify.arithmetic.unrounded import chosen, gives_whole_numbers, has_numbers, is_held
 
 NOISE_EPS = 2.0**-36  # relative width of the noise: far above float64's rounding, far below where it is not linear
 _COPIES = {torch.ops.aten.clone.default, torch.ops.aten.cat.default}  # they choose what they are given
@@ -69,7 +68,7 @@ class _Noisy(TorchDispatchMode):  # type: ignore[no-untyped-call]
         for value in (result,) if isinstance(result, Tensor) else tree_leaves(result):
             if isinstance(value, Tensor):
                 _mark(self.constants, value, constant, aliased)
-                _mark(self.exact, value, exact and has_numbers(value) and all_set(is_held(value, self.eps)), aliased)
+                _mark(self.exact, value, exact and has_numbers(value) and bool(is_held(value, self.eps).all()), aliased)
         return result
 
     def _with_noise(self, value: Any, given: Sequence[Any], share: float, *, exact: bool) -> Any:
@@ -78,7 +77,7 @@ class _Noisy(TorchDispatchMode):  # type: ignore[no-untyped-call]
         unrounded = chosen(value, given)
         if exact:
             unrounded |= is_held(value, self.eps)
-        if all_set(unrounded):
+        if unrounded.all():
             return value
         noise = self._noise(value.shape, value.device)
         for dimension in range(value.dim()):

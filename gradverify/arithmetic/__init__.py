@@ -1,0 +1,1 @@
+"""Arithmetic of torch with more rounding than float64 has."""
