@@ -234,7 +234,7 @@ def test_which_of_two_is_the_largest_may_be_another_in_float64() -> None:
             chosen = torch.zeros(len(x), y.shape[1], dtype=g.dtype).scatter_(1, where[:, None], g[:, None])
             return chosen @ y.t(), x.t() @ chosen
 
-    for seed in range(4):
+    for seed in (2, 3):  # where it is another, in one row each
         generator = torch.Generator().manual_seed(seed)
         x, y = torch.randn(200, 16, generator=generator).half(), torch.randn(16, 64, generator=generator).half()
         assert precision(Largest.apply, x, y).verdict is Verdict.PASS

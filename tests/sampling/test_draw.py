@@ -83,7 +83,7 @@ def test_bernoulli_has_as_many_ones_as_it_should(seed: int, p: float) -> None:
     assert abs(int(values.sum()) - 40 * p) <= 1
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(seed=SEEDS)
 def test_five_points_lie_on_both_sides_of_a_branch(seed: int) -> None:
     values = drawn(TensorInput(origin=Uniform(low=-3, high=3), shape=(5,), avoid=(0, 2.0)), seed=seed)
