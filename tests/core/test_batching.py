@@ -259,7 +259,7 @@ def without_rows_beyond(capacity: int, *, right: bool) -> Callable[..., Any]:
     return with_backward(forward, lambda grad, x: grad @ weights.mT if right else torch.zeros_like(x))
 
 
-@pytest.mark.parametrize("capacity", [16, 48, 64, 96, 128, 160, 192, 256, 384])
+@pytest.mark.parametrize("capacity", [16, 64, 96, 192, 384])
 @pytest.mark.parametrize("rows", [2, 4, 8])
 def test_a_forward_that_drops_rows_beyond_a_number_that_only_stacks_have(rows: int, capacity: int) -> None:
     padding = torch.zeros(rows, 4, dtype=torch.float64, requires_grad=True)

@@ -103,7 +103,7 @@ class Leaking(torch.autograd.Function):
         return result, None, None, None, None
 
 
-@pytest.mark.parametrize(("source", "target"), [(0, 1), (7, 90), (90, 7), (98, 99), (50, 3)])
+@pytest.mark.parametrize(("source", "target"), [(0, 1), (90, 7), (98, 99), (50, 3)])
 @pytest.mark.parametrize("size", [1e-5, 1.0])
 def test_off_diagonal_entry_of_one_side_is_found(source: int, target: int, size: float) -> None:
     def leaking(forth: float, back: float) -> Callable[[Tensor], Tensor]:

@@ -58,7 +58,7 @@ def _leaking(source: int, target: int, forth: float, back: float) -> Callable[..
     return with_backward(forward, backward)
 
 
-@pytest.mark.parametrize(("source", "target"), [(0, 1), (7, 90), (90, 7), (98, 99), (50, 3)])
+@pytest.mark.parametrize(("source", "target"), [(0, 1), (90, 7), (98, 99), (50, 3)])
 @pytest.mark.parametrize("size", [1e-5, 1.0])
 def test_off_diagonal_entry_of_one_side_is_found(source: int, target: int, size: float) -> None:
     x, y = positive(100, 0), positive(100, 1)

@@ -68,7 +68,7 @@ def test_vjp_jump_at_kink_of_forward_counts_as_kink_at_order_2() -> None:
     assert result.kinks > 0
 
 
-@pytest.mark.parametrize("size", [1e-12, 1e-16, 1e-25, 1e-100, 1e-300, 5e-324])
+@pytest.mark.parametrize("size", [1e-12, 1e-16, 1e-100, 5e-324])
 @pytest.mark.parametrize("function", [torch.relu, torch.abs, torch.nn.functional.selu])
 def test_kink_next_to_point_passes_beside_large_inputs(function: Any, size: float) -> None:
     for point in ([size, -2.3, 0.31], [-size, -2.3, 0.31]):

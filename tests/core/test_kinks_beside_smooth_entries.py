@@ -75,7 +75,7 @@ def test_wrong_entry_near_kink_is_named(case: Kinked, place: int, exponent: floa
 
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [1e-3, 0.08])
-@pytest.mark.parametrize("source", range(1, 9))
+@pytest.mark.parametrize("source", [1, 2, 5, 8])
 def test_kink_does_not_hide_missing_off_diagonal_entry(size: float, source: int) -> None:
     """Output 0 has a kink nearby and also depends on entry `source`, which backward leaves out."""
 
