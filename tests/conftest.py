@@ -12,15 +12,14 @@ import signal
 from collections import defaultdict
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-import torch
 
-from gradverify.run.options import EngineName
-from gradverify.run.pool import LocalPool
-from tests.lent import Commands, lend, pool_in
+if TYPE_CHECKING:
+    from gradverify.run.pool import LocalPool
+    from tests.lent import Commands
 
-torch.set_num_threads(1)
 # A shell starts what it runs in the background with SIGINT ignored, and every program started from here inherits that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -31,6 +30,14 @@ _SET = {"COLUMNS": "80", "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--few", action="store_true", help="run two variants of a parametrised test")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Load torch where tests run, not in the process that only starts the others: they wait for it."""
+    if hasattr(config, "workerinput") or not config.getoption("numprocesses", default=0):
+        import torch
+
+        torch.set_num_threads(1)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -57,6 +64,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def _lent_pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, LocalPool]]:
+    from tests.lent import pool_in
+
     folder = tmp_path_factory.mktemp("commands")
     with pytest.MonkeyPatch.context() as patch:
         pool = pool_in(folder, patch)
@@ -67,6 +76,9 @@ def _lent_pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path,
 @pytest.fixture
 def commands(_lent_pool: tuple[Path, LocalPool], monkeypatch: pytest.MonkeyPatch) -> Commands:
     """Runs commands in an empty folder, at 80 columns, without a process and workers for each. See tests.lent."""
+    from gradverify.run.options import EngineName
+    from tests.lent import Commands, lend
+
     folder, pool = _lent_pool
     for entry in folder.iterdir():
         shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
