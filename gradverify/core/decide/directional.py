@@ -15,7 +15,7 @@ from gradverify.core.decide.stairs import excuse_stairs
 from gradverify.core.decide.verdict import Code, Judged, of_outputs
 from gradverify.core.estimate.column_groups import spread_to_entries
 from gradverify.core.estimate.richardson import DEPTH, extrapolated
-from gradverify.core.estimate.samples import BAR_FACTOR, NOISE_FACTOR, Estimate
+from gradverify.core.estimate.samples import BAR_FACTOR, NOISE_FACTOR, Estimate, sharpest
 from gradverify.core.forward.batching import evaluate
 from gradverify.core.forward.noise import Noise
 from gradverify.core.forward.sampler import Sampler, is_double, outputs_near
@@ -68,9 +68,7 @@ def sum_differs_near_point(
         if first < torch.finfo(torch.float32).eps:  # all samples may round to the same number
             noise = replace(noise, level=noise.upper_level)
         closer.append(directional_derivative(sampled, noise, direction, first))
-    values, bars = (torch.stack(each) for each in zip(*((found.value, found.bar) for found in closer), strict=True))
-    best = bars.argmin(dim=0, keepdim=True)
-    nearest = Estimate(value=values.gather(0, best).squeeze(0), bar=bars.gather(0, best).squeeze(0))
+    nearest = sharpest(closer)
     resolved = BAR_FACTOR * (nearest.bar + total.bar) < (at_first.value - total.value).abs()
     return off & (differs(nearest, total) | ~resolved)
 

@@ -27,7 +27,6 @@ from gradverify.core.model.magnitudes import TINY, any_set
 from gradverify.core.tuning import NEARBY_POINTS
 
 _DIRECTIONS = 3  # random directions, besides those of all kinked coordinates and of all coordinates
-_ALL = 1  # index of the direction of all coordinates
 _SAME_DERIVATIVE = 1e-4  # of the sum of the terms: derivatives of pieces that differ by less are the same
 _CLEARLY_WRONG = 30.0  # times the tolerated difference between pieces: a claim off by more belongs to no piece
 ABOVE_NOISE = 8.0  # times the noise: least significant difference
@@ -97,8 +96,9 @@ def _suspects(near: JudgingContext, kinked: Tensor, generator: torch.Generator) 
     at_kink, present = (torch.zeros_like(length, dtype=torch.bool) for _ in range(2))
     at_kink[near.column_groups.column_of[kinked]] = True
     present[near.column_groups.column_of[near.column_groups.column_of >= 0]] = True
-    directions = [torch.where(coordinates, length[coordinates].min(), 0.0) for coordinates in (at_kink, present)]
-    directions += [torch.where(at_kink, random_magnitudes(length, generator), 0.0) for _ in range(_DIRECTIONS)]
+    kinked_alike, all_alike = (torch.where(moved, length[moved].min(), 0.0) for moved in (at_kink, present))
+    random = [torch.where(at_kink, random_magnitudes(length, generator), 0.0) for _ in range(_DIRECTIONS)]
+    directions = [kinked_alike, *random, all_alike]
     half = [DISTANCE * random_magnitudes(length, generator) for _ in range(NEARBY_POINTS // 2)]
     nearby = [*half, *(-place for place in half)]  # opposite points: both sides of a kink in a sum of inputs
     found = directional_derivatives_at(near.sampled, nearby, directions).permute(2, 0, 1)  # (rows, pieces, directions)
@@ -118,7 +118,7 @@ def _suspects(near: JudgingContext, kinked: Tensor, generator: torch.Generator) 
         error.abs() > _CLEARLY_WRONG * same.unsqueeze(1)
     )
     alone = torch.diag_embed(torch.where(same_and_wrong, error, 0.0))  # (rows, q, q) one direction each
-    for weights in (alone[:, 0], alone[:, _ALL], _combined(centred, error, same)):
+    for weights in (alone[:, 0], alone[:, -1], _combined(centred, error, same)):
         misfit = weights.norm(dim=1) / same
         yield list(_rows_wrong_along(near, kinked, directions, weights / size, misfit, least))
 
@@ -138,7 +138,7 @@ def _rows_wrong_along(
     length, columns = near.lengths.nonzero, near.column_groups.column_of
     wrong = (misfit > _CLEARLY_WRONG).nonzero().squeeze(1)
     for number in wrong[misfit[wrong].argsort(descending=True, stable=True)].tolist():
-        concerned = kinked[:, number] if weights[number, _ALL] == 0 else columns[:, number] >= 0
+        concerned = kinked[:, number] if weights[number, -1] == 0 else columns[:, number] >= 0
         chosen = concerned.nonzero().squeeze(1)
         inputs = columns[chosen, number]
         direction = torch.stack([each[inputs] for each in directions], dim=1) @ weights[number]
@@ -173,7 +173,7 @@ def _combined(centred: Tensor, error: Tensor, same: Tensor) -> Tensor:
     minus that mean. Derivatives that differ by less than `same` (rows,) are equal.
     """
     used = torch.ones_like(error)
-    used[:, _ALL] = 0.0
+    used[:, -1] = 0.0  # the direction of all coordinates
     _, spread, axes = torch.linalg.svd(centred * used.unsqueeze(1), full_matrices=False)
     flat = spread <= (same * NEARBY_POINTS**0.5).unsqueeze(1)  # the pieces do not differ along these
     components = torch.where(flat, (axes @ (error * used).unsqueeze(2)).squeeze(2), 0.0)

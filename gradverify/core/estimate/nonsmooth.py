@@ -25,6 +25,7 @@ from gradverify.core.estimate.samples import (
     is_vanished,
     one_sided_quotients,
     set_to_finest,
+    sharpest,
 )
 from gradverify.core.estimate.smoothness import (
     at_last_flagged,
@@ -41,7 +42,6 @@ from gradverify.core.estimate.tableau import (
     COARSE,
     HALVINGS,
     accepted_interval,
-    better_side,
     central_tableau,
     sides,
 )
@@ -119,7 +119,7 @@ def classify_ladder(
     jump = nonsmooth & torn & is_steady(shape.rough, largest_changes(sampled, samples))
     settled = (left.bar + right.bar) < _SETTLED * size
     kink = nonsmooth & ~jump & settled & ~edge & is_steady(shape.rough, shape.size)
-    inside = better_side(left, right)
+    inside = sharpest((left, right))  # at an edge of the domain, the side inside it
     reach = samples.forth.expand_as(shape.size)
     steepest = _steepest(sampled, samples)
     low, high, outer = accepted_interval(left, right, smooth, size)

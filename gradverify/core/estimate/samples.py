@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -43,6 +44,13 @@ class Estimate:
 
     value: Tensor
     bar: Tensor
+
+
+def sharpest(estimates: Sequence[Estimate]) -> Estimate:
+    """Return for each entry the estimate with the smallest error bar."""
+    values, bars = torch.stack([each.value for each in estimates]), torch.stack([each.bar for each in estimates])
+    best = bars.argmin(dim=0, keepdim=True)
+    return Estimate(value=values.gather(0, best).squeeze(0), bar=bars.gather(0, best).squeeze(0))
 
 
 def joined(coarse: Samples, fine: Samples) -> Samples:

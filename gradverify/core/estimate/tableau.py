@@ -33,7 +33,6 @@ _BRIDGE = 32  # largest number of rungs before them, further apart if a coordina
 _ORDERS = 5  # columns of the tableau beyond the first
 _ALIKE = (0.9, 1.15)  # ratio of successive changes, per log of the step, that counts as constant
 _LASTS = 6  # such ratios in a row: noise does not produce so many by accident
-_STILL = 0.5  # part of the change that must persist at all finer steps
 _TO_THE_END = 1000.0  # number of rungs, at most, that a drift may go on for, down to the smallest float
 _DOUBT = 3.0  # times its noise: error that a difference may have without contradicting others
 MEASURABLE = 5.0  # times the noise: smaller differences are not measurable
@@ -111,7 +110,7 @@ def tableau(start: Tensor, noise: Tensor, usable: Tensor, lengths: Tensor, *, sm
     value, bar = torch.cat(values, dim=1), torch.cat(bars, dim=1)
     bar = torch.where(torch.isfinite(bar), bar, torch.inf)
     best = bar.argmin(dim=1, keepdim=True)
-    drift = _TO_THE_END * _drift(torch.where(usable, start, torch.nan), noise, lengths)
+    drift = _TO_THE_END * _drift(torch.where(usable, start, torch.nan), lengths)
     return Estimate(value=value.gather(1, best).squeeze(1), bar=bar.gather(1, best).squeeze(1) + drift)
 
 
@@ -147,13 +146,7 @@ def accepted_interval(left: Estimate, right: Estimate, smooth: Estimate, size: T
     return low, high, outer
 
 
-def better_side(left: Estimate, right: Estimate) -> Estimate:
-    """Return the one-sided derivative with the smaller bar: at an edge of the domain, the one inside."""
-    better = left.bar <= right.bar
-    return Estimate(value=torch.where(better, left.value, right.value), bar=torch.where(better, left.bar, right.bar))
-
-
-def _drift(difference: Tensor, noise: Tensor, lengths: Tensor) -> Tensor:
+def _drift(difference: Tensor, lengths: Tensor) -> Tensor:
     """Return the change from rung to rung of differences that never converge; (C, m), 0 for those that do.
 
     Differences proportional to the logarithm of the step never converge, for example those of x log(x + 1e-300) at 0.
@@ -168,8 +161,7 @@ def _drift(difference: Tensor, noise: Tensor, lengths: Tensor) -> Tensor:
     if not any_set(drifting):
         return zero
     size = difference.diff(dim=1).abs()
-    finer_size = suffix_minimum(torch.maximum(size, noise[:, 1:]).nan_to_num(torch.inf))[:, _LASTS:]
-    return torch.where(drifting & (finer_size >= _STILL * size[:, _LASTS:]), size[:, _LASTS:], 0.0).amax(dim=1)
+    return torch.where(drifting, size[:, _LASTS:], 0.0).amax(dim=1)
 
 
 def _top(lengths: LengthScales) -> Tensor:
