@@ -1,6 +1,6 @@
 """Constants that mean the same in several rooms. Those of one file are defined there."""
 
-LOST_UNITS = 8.0  # units of rounding: a change of an output up to this may be lost in rounding
+LOST_UNITS = 8.0  # units of rounding: a change of an output up to this may be rounding, as by a vectorised kernel
 RESULT_UNITS = 4.0  # eps of low precision: relative error that a right result in it may have
 CANCELLATION_UNITS = 128.0  # units of rounding: error that may be left where terms cancel
 LARGEST_CANCELLATION = 2.0**-10  # of a number: largest such error, if one unit of rounding is less

@@ -20,7 +20,6 @@ from gradverify.core.model.magnitudes import any_set
 from gradverify.core.tuning import LOST_UNITS, SMALL_PART
 
 _ALIKE = 1e-3  # of |claim - finest difference|: differences this near the finest one lie on the same stair
-_STEPS_ON_STAIR = 3  # steps on the stair, at least
 _SHORTEST = 35  # exponent of 1/2: the shortest step relative to the largest
 _HIGHEST_STAIR = 2.0**-4  # of the largest magnitude in the output's tensor: no precision in use has higher stairs
 _DISTANCES = (0.3, 1.0, 3.0, 6.0)  # distances on either side, in length scales, at which the output should be constant
@@ -73,7 +72,7 @@ def agrees_with_larger_steps(sampled: Sampler, samples: Samples, claimed: Tensor
     alike = change <= _ALIKE * error + LOST_UNITS * sampled.unit * size / samples.forth
     stair = set_to_finest(alike | vanished) & ~vanished
     next_above = torch.cat([stair[:, 1:] & ~stair[:, :-1], torch.zeros_like(stair[:, :1])], dim=1)
-    sudden = (next_above & (change >= SMALL_PART * error)).any(dim=1) & (stair.sum(dim=1) >= _STEPS_ON_STAIR)
+    sudden = (next_above & (change >= SMALL_PART * error)).any(dim=1) & (stair.sum(dim=1) >= RUN)
     height = torch.where(stair, samples.forth, 0.0).amax(dim=1) * error.squeeze(1)
     return sudden & (agrees[:, 1:] & agrees[:, :-1]).any(dim=1) & (height <= LOW * size)
 

@@ -20,10 +20,10 @@ from gradverify.core.model.coordinates import coordinates_in, real_view
 from gradverify.core.model.generators import random_magnitudes_from
 from gradverify.core.model.magnitudes import any_set, finite_size, identical
 from gradverify.core.model.problem import call
+from gradverify.core.tuning import LOST_UNITS
 from gradverify.errors import EvaluationError
 
 MIN_STACKED = 6  # points: fewer are evaluated one by one
-MAX_ROUNDING = 8.0  # unit roundoffs by which vectorised and scalar kernels may differ
 # Raised by functions that refuse inputs of another shape.
 SHAPE_ERRORS = (RuntimeError, ValueError, TypeError, IndexError)
 _BESIDE, _COPIES = "beside the point", "copies of test points"
@@ -52,8 +52,8 @@ def stacked_with_point(sampled: Sampler, points: Tensor, first: Tensor) -> Tenso
     if found is None or found.shape != (points.shape[0], sampled.value.numel()):
         return None
     difference = difference_in_units(sampled, found[-1], sampled.value)
-    rounding = MAX_ROUNDING * sampled.unit * torch.maximum(first.abs().nan_to_num(0.0).amax(), sampled.size)
-    if difference > MAX_ROUNDING or any_set((found[0] - first).abs() > rounding):
+    rounding = LOST_UNITS * sampled.unit * torch.maximum(first.abs().nan_to_num(0.0).amax(), sampled.size)
+    if difference > LOST_UNITS or any_set((found[0] - first).abs() > rounding):
         return None
     if difference > 0.0:
         sampled.vectorisation.differences[_BESIDE] = max(
@@ -78,7 +78,7 @@ def stack_batch(sampled: Sampler, points: Tensor, most: float) -> Tensor | None:
     differences = sampled.vectorisation.differences
     if _COPIES not in differences:
         units = _stacking_error(sampled, len(points), copied)
-        differences[_COPIES] = units if units <= MAX_ROUNDING else math.inf
+        differences[_COPIES] = units if units <= LOST_UNITS else math.inf
         sampled.vectorisation.calls += 2  # the test has compared all rows of two calls
     if differences[_COPIES] <= most:
         return _between_known_rows(sampled, points, copied, most)
@@ -148,7 +148,7 @@ def _between_known_rows(sampled: Sampler, points: Tensor, copied: tuple[bool, ..
         return None
     expected = outputs if sampled.selected is None else outputs[:, sampled.selected]
     difference = difference_in_units(sampled, found[[0, -1]], expected)
-    if difference > MAX_ROUNDING:
+    if difference > LOST_UNITS:
         return None
     sampled.vectorisation.differences[_COPIES] = max(difference, sampled.vectorisation.differences[_COPIES])
     if difference > most:
@@ -180,7 +180,7 @@ def _stacking_error(sampled: Sampler, count: int, copied: tuple[bool, ...]) -> f
             if stacked_outputs is None
             else max(difference, difference_in_units(sampled, stacked_outputs, single_outputs[places]))
         )
-        if difference > MAX_ROUNDING:
+        if difference > LOST_UNITS:
             break
     return difference
 

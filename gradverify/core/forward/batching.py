@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from gradverify.core.forward.batch_stacking import (
-    MAX_ROUNDING,
     MIN_STACKED,
     SHAPE_ERRORS,
     NotStackableError,
@@ -22,6 +21,7 @@ from gradverify.core.forward.batch_stacking import (
 from gradverify.core.forward.sampler import Sampler, difference_in_units, outputs_at
 from gradverify.core.model.limits import AT_ONCE, HELD
 from gradverify.core.model.problem import call
+from gradverify.core.tuning import LOST_UNITS
 from gradverify.deadline import OutOfTime
 from gradverify.errors import EvaluationError
 from gradverify.interception import plain_forwards
@@ -49,7 +49,7 @@ def evaluate_in_one_call(sampled: Sampler, points: Tensor, into: Tensor) -> bool
 
     They may differ from those of single calls by `largest_difference` unit roundoffs (see `VectorisationState`).
     """
-    return _in_one_call(sampled, points, into, MAX_ROUNDING)
+    return _in_one_call(sampled, points, into, LOST_UNITS)
 
 
 def on_line(sampled: Sampler, direction: Tensor, distances: Sequence[float]) -> Tensor:
@@ -94,7 +94,7 @@ def _in_one_call(sampled: Sampler, points: Tensor, into: Tensor, most: float) ->
         difference = math.inf if found is None else _spot_check(sampled, points, found)
         if difference > 0.0:
             state.differences[way] = (
-                max(difference, state.differences.get(way, 0.0)) if difference <= MAX_ROUNDING else math.inf
+                max(difference, state.differences.get(way, 0.0)) if difference <= LOST_UNITS else math.inf
             )
         if found is not None and difference <= most:
             into.copy_(found)

@@ -15,13 +15,13 @@ from gradverify.core.forward.sampler import Sampler, outputs_at, outputs_near, s
 from gradverify.core.model.coordinates import Block
 from gradverify.core.model.generators import forward_seed, generators_unused, random_magnitudes, seed_everywhere
 from gradverify.core.model.limits import HELD
-from gradverify.core.model.magnitudes import all_set, identical, scales
+from gradverify.core.model.magnitudes import all_set, equal_or_nan, identical, scales
 from gradverify.core.model.problem import NARROW, Primal, Problem
 from gradverify.core.model.tape import Tape, record
 from gradverify.core.tuning import INPUT_EPS
 from gradverify.errors import EvaluationError
 
-_BACK, _ON = 0.49, 0.51  # of the gap to the next number: the first rounds back, the second to the next
+_BACK = 0.49  # of the gap to the next number: so far a number rounds back, and from the rest of the gap on to the next
 _PERTURBED = 0.5  # probability that an entry is perturbed in a trial
 _TRIALS, _OF_FEW, _FEW = 4, 24, 16  # trials at each of three points: 4, or 24 with fewer than 16 outputs
 _MIN_CHANGES = 6  # changes of outputs at the next numbers, at least: so many steps of a staircase there are no accident
@@ -132,7 +132,9 @@ def _rounds(sampled: Sampler, block: Block, dtype: torch.dtype) -> bool:
             return False
         perturbed = torch.rand(trials, len(rounded), generator=generator).to(rounded.device) < _PERTURBED
         gap = torch.where(perturbed, _gap_to_next(rounded, dtype), 0.0)
-        below, above, at_next = (_at_values(sampled, block, rounded + share * gap) for share in (_BACK, _ON, 1.0))
+        below, above, at_next = (
+            _at_values(sampled, block, rounded + share * gap) for share in (_BACK, 1.0 - _BACK, 1.0)
+        )
         if not (identical(below, outputs.expand_as(below)) and identical(above, at_next)):
             return False
         changes += int(((at_next != outputs) & at_next.isfinite()).sum())
@@ -229,8 +231,7 @@ def _agree(wide: Sampler, narrow: Sampler, eps: float) -> bool:
     if (wide.names, wide.shapes) != (narrow.names, narrow.shapes):
         return False
     difference = (wide.value - narrow.value).abs()
-    is_close = (difference <= _MAX_DIFFERENCE * eps * wide.size) | (wide.value == narrow.value)
-    is_close |= wide.value.isnan() & narrow.value.isnan()
+    is_close = (difference <= _MAX_DIFFERENCE * eps * wide.size) | equal_or_nan(wide.value, narrow.value)
     if all_set(is_close):
         return True
     rounding = largest_change(wide, INPUT_EPS * eps * scales(wide.point, wide.inputs).nonzero)

@@ -13,7 +13,14 @@ from torch import Tensor
 from gradverify.core.model.coordinates import Block, Named, blocks, flatten, is_part, real_view, unflatten
 from gradverify.core.model.generators import random_magnitudes_from
 from gradverify.core.model.limits import HELD, REMEMBERED
-from gradverify.core.model.magnitudes import any_set, finite_size, identical, largest_in_tensor, unit_roundoff
+from gradverify.core.model.magnitudes import (
+    any_set,
+    equal_or_nan,
+    finite_size,
+    identical,
+    largest_in_tensor,
+    unit_roundoff,
+)
 from gradverify.core.model.problem import Problem, call, fresh, overlaps
 from gradverify.core.model.tape import Tape
 from gradverify.errors import EvaluationError
@@ -137,9 +144,8 @@ def difference_in_units(sampled: Sampler, one: Tensor, other: Tensor) -> float:
     """Return the largest difference of outputs (..., m) in unit roundoffs, inf if only one of a pair is NaN."""
     if identical(one, other):
         return 0.0
-    alike = (one == other) | (one.isnan() & other.isnan())
     units = (one - other).abs() / (sampled.unit * other.abs())
-    return float(units.masked_fill(alike, 0.0).nan_to_num(math.inf, math.inf).max())
+    return float(units.masked_fill(equal_or_nan(one, other), 0.0).nan_to_num(math.inf, math.inf).max())
 
 
 def magnitudes(sampled: Sampler, values: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ from gradverify.core.model.magnitudes import LengthScales
 from gradverify.core.tuning import CLEARLY_ABOVE, CLEARLY_LESS, NEARBY_POINTS
 
 SPACINGS = tuple(2.0**-k for k in range(3, 20))  # times the length scale: spacings at which rounding may show
-RUN = 3  # finer spacings, at most of which a stair must show too
+RUN = 3  # finer steps, or finer spacings, at which a stair must show too
 SMALL_STEP = 2.0**-20  # step of all inputs, relative to their length
 
 

@@ -20,9 +20,14 @@ _OVERFLOW = 1 / UNDERFLOW  # larger sizes count as infinite: a small multiple of
 _FILL = 2.0**53  # larger sizes, beside which 1 is lost, say nothing of others: they may be the fill value of a mask
 
 
+def equal_or_nan(one: Tensor, other: Tensor) -> Tensor:
+    """Mask of equal numbers; NaN equals NaN."""
+    return (one == other) | (one.isnan() & other.isnan())
+
+
 def identical(one: Tensor, other: Tensor) -> bool:
     """Return True if two tensors of one shape hold equal numbers; NaN equals NaN."""
-    return torch.equal(one, other) or all_set((one == other) | (one.isnan() & other.isnan()))
+    return torch.equal(one, other) or all_set(equal_or_nan(one, other))
 
 
 def finite_size(values: Tensor) -> Tensor:
