@@ -57,8 +57,8 @@ def main() -> None:
 def confusion(answers: Sequence[Diagnosis]) -> str:
     """Return the table of planted kinds by named causes."""
     count = Counter((answer.planted.kind, _credited(answer)) for answer in answers)
-    kinds = [*(cause.name for cause in CAUSES), UNKNOWN]
-    names = [*(cause.name for cause in CAUSES), UNEXPLAINED, NOT_FOUND]
+    kinds = [*dict.fromkeys(name for name, _ in CAUSES), UNKNOWN]
+    names = [*dict.fromkeys(name for name, _ in CAUSES), UNEXPLAINED, NOT_FOUND]
     used = [name for name in names if any(count[kind, name] for kind in kinds)]
     rows = [
         (kind, sum(count[kind, name] for name in names), *(count[kind, name] or "" for name in used)) for kind in kinds

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import TypeVar
 
 from gradverify.diagnosis.block.entries import BlockEntries, entries_of
 from gradverify.diagnosis.block.shifted_problem import evidence_in
@@ -15,16 +16,11 @@ from gradverify.diagnosis.causes.confined_to_places import confined_to_places
 from gradverify.diagnosis.causes.constant_factor import constant_factor, mean_for_sum, sign_flip
 from gradverify.diagnosis.causes.constant_factor_by_slice import factor_by_slice
 from gradverify.diagnosis.causes.detached import detached
-from gradverify.diagnosis.causes.low_precision_backward import low_precision_backward, low_precision_backward_in_sums
+from gradverify.diagnosis.causes.low_precision_backward import low_precision_backward
 from gradverify.diagnosis.causes.missing_band import missing_band
 from gradverify.diagnosis.causes.missing_broadcast_sum import missing_broadcast_sum, missing_broadcast_sum_in_sums
 from gradverify.diagnosis.causes.missing_conjugate import missing_conjugate
-from gradverify.diagnosis.causes.missing_cotangent import (
-    has_constant_part,
-    has_constant_part_in_sums,
-    missing_cotangent,
-    missing_cotangent_in_sums,
-)
+from gradverify.diagnosis.causes.missing_cotangent import has_constant_part, missing_cotangent
 from gradverify.diagnosis.causes.missing_factor import missing_factor, mistaken_factor
 from gradverify.diagnosis.causes.missing_factor_by_slice import statistic_by_slice
 from gradverify.diagnosis.causes.missing_mask import missing_mask
@@ -41,7 +37,13 @@ from gradverify.diagnosis.causes.permuted import (
     shifted,
     transposed,
 )
-from gradverify.diagnosis.causes.single_elements import few_elements, few_entries, one_element, single_elements
+from gradverify.diagnosis.causes.single_elements import (
+    few_elements,
+    few_entries,
+    one_element,
+    one_entry,
+    single_elements,
+)
 from gradverify.diagnosis.causes.straight_through import straight_through
 from gradverify.diagnosis.causes.swapped import swapped_inputs, swapped_outputs
 from gradverify.diagnosis.causes.symmetrised import symmetrised
@@ -50,12 +52,12 @@ from gradverify.diagnosis.causes.wrong_branch import wrong_branch
 from gradverify.diagnosis.causes.wrong_count import wrong_count
 from gradverify.diagnosis.causes.wrong_point import wrong_point, wrong_point_in_backward
 from gradverify.diagnosis.projections.excerpt import excerpts
-from gradverify.diagnosis.projections.sampled_lines import SampledLines, sampled_lines
 from gradverify.diagnosis.projections.sums import RandomProjections, ask
 from gradverify.errors import GradverifyError
 from gradverify.evidence import Diagnosis, LargeBlock, WrongBlock
 
-Find = Callable[[BlockEntries], Diagnosis | None]
+Find = Callable[[BlockEntries], Diagnosis | None]  # returns None if the cause does not explain the error
+Compared = TypeVar("Compared", BlockEntries, RandomProjections)
 _COUNT = 2  # excerpts that have to agree
 # Causes that sums over the whole block cannot show. They would have shown any other cause that is true of all of it.
 _ONLY_IN_EXCERPTS = frozenset(
@@ -67,71 +69,55 @@ _COUNTS = re.compile(r"[0-9][0-9,]* of [0-9][0-9,]*")
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cause:
-    """A cause and the function that tests for it."""
-
-    name: str
-    find: Find  # returns None if the cause does not explain the error
-
-
-def _missing_factor(entries: BlockEntries) -> Diagnosis | None:
-    found = missing_factor(entries) or statistic_by_slice(entries)
-    if found is not None:
-        return found
+def _mistaken_factor(entries: BlockEntries) -> Diagnosis | None:
     found = mistaken_factor(entries)
-    if found is None or wrong_branch(entries):
-        return None  # a region is the simpler explanation
-    return claims_equal_cotangent(entries) or found
+    return None if found is None else claims_equal_cotangent(entries) or found
 
 
-def _single_elements(entries: BlockEntries) -> Diagnosis | None:
-    return factor_by_slice(entries) or single_elements(entries)
-
-
-# Simplest first: patterns without a free parameter before those with one, patterns of all entries before regions.
-CAUSES: tuple[Cause, ...] = (
-    Cause(name="missing-cotangent", find=missing_cotangent),
-    Cause(name="low-precision-backward", find=low_precision_backward),
-    Cause(name="outside-slopes", find=outside_slopes),
-    Cause(name="missing-conjugate", find=missing_conjugate),
-    Cause(name="sign-flip", find=sign_flip),
-    Cause(name="swapped-inputs", find=swapped_inputs),
-    Cause(name="swapped-outputs", find=swapped_outputs),
-    Cause(name="detached", find=detached),
-    Cause(name="mean-for-sum", find=mean_for_sum),
-    Cause(name="wrong-count", find=wrong_count),
-    Cause(name="constant-factor", find=constant_factor),
-    Cause(name="straight-through", find=straight_through),
-    Cause(name="missing-band", find=missing_band),
-    Cause(name="missing-mask", find=missing_mask),
-    Cause(name="missing-broadcast-sum", find=missing_broadcast_sum),
-    Cause(name="transposed", find=transposed),
-    Cause(name="shifted", find=shifted),
-    Cause(name="permuted", find=permuted),
-    Cause(name="symmetrised", find=symmetrised),
-    Cause(name="wrong-point", find=wrong_point),
-    Cause(name="missing-factor", find=_missing_factor),
-    Cause(name="boundary-tile", find=boundary_tile),
-    Cause(name="wrong-branch", find=wrong_branch),
-    Cause(name="wrong-axis", find=wrong_axis),
-    Cause(name="missing-term", find=missing_term),
-    Cause(name="single-elements", find=_single_elements),
-    Cause(name="approximate", find=approximate),
+# Simplest first: patterns without a free parameter before those with one, patterns of all entries before regions, and
+# last those that explain least.
+CAUSES: tuple[tuple[str, Find], ...] = (
+    ("missing-cotangent", missing_cotangent),
+    ("low-precision-backward", low_precision_backward),
+    ("outside-slopes", outside_slopes),
+    ("missing-conjugate", missing_conjugate),
+    ("sign-flip", sign_flip),
+    ("swapped-inputs", swapped_inputs),
+    ("swapped-outputs", swapped_outputs),
+    ("detached", detached),
+    ("mean-for-sum", mean_for_sum),
+    ("wrong-count", wrong_count),
+    ("constant-factor", constant_factor),
+    ("straight-through", straight_through),
+    ("missing-band", missing_band),
+    ("missing-mask", missing_mask),
+    ("missing-broadcast-sum", missing_broadcast_sum),
+    ("transposed", transposed),
+    ("shifted", shifted),
+    ("permuted", permuted),
+    ("symmetrised", symmetrised),
+    ("wrong-point", wrong_point),
+    ("missing-factor", missing_factor),
+    ("missing-factor", statistic_by_slice),
+    ("boundary-tile", boundary_tile),
+    ("wrong-branch", wrong_branch),
+    ("missing-factor", _mistaken_factor),
+    ("wrong-axis", wrong_axis),
+    ("missing-term", missing_term),
+    ("constant-factor", factor_by_slice),
+    ("single-elements", single_elements),
+    ("wrong-point", wrong_point_in_backward),
+    ("missing-term", missing_path),
+    ("missing-term", missing_summand),
+    ("missing-factor", claims_equal_tensor),
+    ("missing-factor", claims_equal_cotangent),
+    ("approximate", approximate),
 )
-_FALLBACKS = (
-    wrong_point_in_backward,
-    missing_path,
-    missing_summand,
-    claims_equal_tensor,
-    claims_equal_cotangent,
-)  # tried after all patterns, as they explain least
-
-
-# The causes that random sums can test: an error in a single element first, then patterns of all entries.
+# The causes that random sums can test: an error in a single element first, then patterns of all entries, then those
+# that a sample of columns and rows suggests.
 _IN_SUMS: tuple[Callable[[RandomProjections], Diagnosis | None], ...] = (
     one_element,
-    low_precision_backward_in_sums,
+    low_precision_backward,
     missing_conjugate,
     swapped_inputs,
     swapped_outputs,
@@ -140,12 +126,11 @@ _IN_SUMS: tuple[Callable[[RandomProjections], Diagnosis | None], ...] = (
     mean_for_sum,
     wrong_count,
     constant_factor,
-)
-# Then those that a sample of columns and rows suggests.
-_IN_SAMPLE: tuple[Callable[[SampledLines], Diagnosis | None], ...] = (
+    one_entry,
     missing_broadcast_sum_in_sums,
     rearranged_in_sums,
     confined_to_places,
+    few_entries,
     missing_term_in_sums,
     few_elements,
 )
@@ -159,14 +144,15 @@ def diagnose(block: WrongBlock) -> Diagnosis | None:
     if isinstance(block, LargeBlock):
         return _diagnosed_in_sums(block) or _diagnosed_in_excerpts(block)
     entries = entries_of(block)
-    if entries is None:
-        return None
-    without_cotangent = missing_cotangent(entries)
-    if without_cotangent is not None or has_constant_part(entries):
-        return without_cotangent
-    _, *patterns, approximate_last = (cause.find for cause in CAUSES)
-    finds = (*patterns, *_FALLBACKS, approximate_last)
-    return next(filter(None, (find(entries) for find in finds)), None)
+    return None if entries is None else _first(entries, (find for _, find in CAUSES[1:]))
+
+
+def _first(compared: Compared, causes: Iterable[Callable[[Compared], Diagnosis | None]]) -> Diagnosis | None:
+    """Return a missing cotangent, or else the first of the causes unless a part of the error needs no cotangent."""
+    found = missing_cotangent(compared)
+    if found is not None or has_constant_part(compared):
+        return found
+    return next(filter(None, (cause(compared) for cause in causes)), None)
 
 
 def _diagnosed_in_sums(block: LargeBlock) -> Diagnosis | None:
@@ -175,17 +161,7 @@ def _diagnosed_in_sums(block: LargeBlock) -> Diagnosis | None:
         projections = ask(block)
         if not bool((projections.error_size > 0).any()):
             return None
-        without_cotangent = missing_cotangent_in_sums(projections)
-        if without_cotangent is not None or has_constant_part_in_sums(projections):
-            return without_cotangent
-        found = next(filter(None, (cause(projections) for cause in _IN_SUMS)), None)
-        if found is not None:
-            return found
-        entries = few_entries(projections)
-        if entries is not None and block.wrong_entries.total == 1:
-            return entries
-        sample, causes = sampled_lines(projections), _IN_SAMPLE if entries is None else (confined_to_places,)
-        return next(filter(None, (cause(sample) for cause in causes)), entries)
+        return _first(projections, _IN_SUMS)
     except GradverifyError:  # an evaluation failed
         return None
 

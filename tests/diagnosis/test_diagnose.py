@@ -22,9 +22,8 @@ DOCS = Path(__file__).parent.parent.parent / "docs" / "checks.md"
 SIDE = 1000
 
 
-def test_causes_have_unique_names_and_a_section_each() -> None:
-    names = [cause.name for cause in CAUSES]
-    assert len(set(names)) == len(names)
+def test_each_cause_has_a_section() -> None:
+    names = [name for name, _ in CAUSES]
     sections = DOCS.read_text(encoding="utf-8")
     assert [name for name in names if f"\n## {name} — " not in sections] == []
 

@@ -5,7 +5,7 @@ A permutation is found by sorting a random weighted sum of each row or column.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, islice
 
@@ -19,7 +19,7 @@ from gradverify.diagnosis.block.entries import (
     explained_share,
     fits_sampled_wrong,
 )
-from gradverify.diagnosis.naming.wording import element_name, listed
+from gradverify.diagnosis.naming.wording import dimension_words, element_name, listed
 from gradverify.evidence import WrongBlock
 
 ZERO_LINE = -1  # in place of the index of a row or column that is zero
@@ -55,76 +55,61 @@ def share_of_arrangement(entries: BlockEntries, arrangement: Arrangement) -> flo
     return explained_share(entries, _expected(entries, arrangement, (rows.unsqueeze(1), columns.unsqueeze(0))))
 
 
-def transpositions(evidence: WrongBlock) -> Iterator[Arrangement]:
-    """Yield exchanges of two dimensions of the gradient, of the cotangent, or of both."""
-    of, wrt = evidence.of, evidence.wrt
-    gradients = dict(_exchanges(wrt, evidence.device))
-    cotangents = dict(_exchanges(of, evidence.device))
-    for (a, b), columns in gradients.items():
-        text = f"the gradient by {wrt.name} is transposed: dimensions {a} and {b} are exchanged"
-        yield Arrangement(rows=None, columns=columns, text=text)
-    for (a, b), rows in cotangents.items():
-        text = f"the cotangent of {of.name} is taken transposed: dimensions {a} and {b} are exchanged"
-        yield Arrangement(rows=rows, columns=None, text=text)
-    for (a, b), columns in gradients.items():
-        if (a, b) in cotangents and (of.shape[a], of.shape[b]) == (wrt.shape[a], wrt.shape[b]):
-            text = f"cotangent and gradient are transposed: dimensions {a} and {b} are exchanged in both"
-            yield Arrangement(rows=cotangents[a, b], columns=columns, text=text)
+# From the positions of the entries of a tensor, in its shape, to moves of them: the words, the position (or ZERO_LINE)
+# that comes to each place, and the distance.
+Moves = Callable[[Tensor], Iterator[tuple[str, Tensor, int]]]
 
 
-def rolls(evidence: WrongBlock) -> Iterator[Arrangement]:
-    """Yield cyclic shifts and reversals of the gradient, of the cotangent, or of the saved tensor."""
-    of, wrt = evidence.of, evidence.wrt
-    gradients, cotangents = dict(_shifts(wrt, evidence)), dict(_shifts(of, evidence))
-    for words, (far, columns) in gradients.items():
-        yield Arrangement(rows=None, columns=columns, distance=far, text=f"the gradient by {wrt.name} is {words}")
-    for words, (far, rows) in cotangents.items():
-        # Output k gets the cotangent of output rows[k]: claimed row rows[k] is numeric row k.
-        inverse = torch.empty_like(rows).scatter_(0, rows, torch.arange(len(rows), device=rows.device))
-        yield Arrangement(rows=inverse, columns=None, distance=far, text=f"the cotangent of {of.name} is taken {words}")
-    if of.shape == wrt.shape:
-        for words, (far, columns) in gradients.items():
-            text = f"analytic is numeric of an input {words}: backward uses saved values {words}"
-            yield Arrangement(rows=columns, columns=columns, distance=far, text=text)
+def transpositions(places: Tensor) -> Iterator[tuple[str, Tensor, int]]:
+    """Yield exchanges of two of the last four dimensions."""
+    for a, b in combinations(range(max(0, places.dim() - 4), places.dim()), 2):
+        if min(places.shape[a], places.shape[b]) > 1:
+            yield f"transposed: dimensions {a} and {b} are exchanged", places.transpose(a, b), 0
 
 
-def shifts(evidence: WrongBlock) -> Iterator[Arrangement]:
-    """Yield shifts of the gradient, or of the cotangent, by one along a dimension, with zeros shifted in."""
-    for block, words in ((evidence.wrt, "the gradient by {} is"), (evidence.of, "the cotangent of {} is taken")):
-        places = torch.arange(total(block.shape), device=evidence.device).reshape(block.shape)
-        for dimension, size in enumerate(block.shape):
-            for by in (1, -1) if size > _SHORT else ():
-                shift = by if block is evidence.wrt else -by  # shifting the cotangent shifts the rows the other way
-                order = places.roll(shift, dimension)
-                order.select(dimension, 0 if shift > 0 else -1).fill_(ZERO_LINE)
-                along = f" along dimension {dimension}" if len(block.shape) > 1 else ""
-                text = f"{words.format(block.name)} shifted by {by}{along}, with zeros in the place that is left"
-                rows, columns = (order.reshape(-1) if block is each else None for each in (evidence.of, evidence.wrt))
-                yield Arrangement(rows=rows, columns=columns, distance=1, text=text)
-
-
-def _exchanges(block: Block, device: torch.device) -> Iterator[tuple[tuple[int, int], Tensor]]:
-    """Yield pairs of the last four dimensions, and the order of the entries when the two are exchanged."""
-    places = torch.arange(total(block.shape), device=device).reshape(block.shape)
-    dimensions = range(max(0, len(block.shape) - 4), len(block.shape))
-    for a, b in combinations(dimensions, 2):
-        if block.shape[a] > 1 and block.shape[b] > 1:
-            yield (a, b), places.transpose(a, b).reshape(-1)
-
-
-def _shifts(block: Block, evidence: WrongBlock) -> Iterator[tuple[str, tuple[int, Tensor]]]:
-    """Yield cyclic shifts and reversals as (text, (distance, order of the entries))."""
-    places = torch.arange(total(block.shape), device=evidence.device).reshape(block.shape)
-    for dimension, size in enumerate(block.shape):
-        along = f" along dimension {dimension}" if len(block.shape) > 1 else ""
+def rolls(places: Tensor) -> Iterator[tuple[str, Tensor, int]]:
+    """Yield cyclic shifts and reversals along each dimension, and of the tensor as a whole."""
+    for dimension, size in enumerate(places.shape):
+        along = dimension_words(places.shape, dimension)
         for by in _distances(size):
-            yield f"rolled by {by}{along}", (abs(by), places.roll(by, dimension).reshape(-1))
+            yield f"rolled by {by}{along}", places.roll(by, dimension), abs(by)
         if size > 1:
-            yield f"reversed{along}", (0, places.flip(dimension).reshape(-1))
-    if len(block.shape) > 1:
-        yield "reversed as a whole", (0, places.reshape(-1).flip(0))
+            yield f"reversed{along}", places.flip(dimension), 0
+    if places.dim() > 1:
+        yield "reversed as a whole", places.reshape(-1).flip(0), 0
         for by in _distances(places.numel()):
-            yield f"rolled by {by} as a whole", (abs(by), places.reshape(-1).roll(by))
+            yield f"rolled by {by} as a whole", places.roll(by), abs(by)
+
+
+def shifts(places: Tensor) -> Iterator[tuple[str, Tensor, int]]:
+    """Yield shifts by one along a dimension, with zeros shifted in."""
+    for dimension, size in enumerate(places.shape):
+        for by in (1, -1) if size > _SHORT else ():
+            order = places.roll(by, dimension)
+            order.select(dimension, 0 if by > 0 else -1).fill_(ZERO_LINE)
+            words = f"shifted by {by}{dimension_words(places.shape, dimension)}"
+            yield f"{words}, with zeros in the place that is left", order, 1
+
+
+def arrangements(evidence: WrongBlock, moves: Moves) -> Iterator[Arrangement]:
+    """Yield moves of the gradient, of the cotangent, and of the values that backward saved."""
+    of, wrt = evidence.of, evidence.wrt
+    for words, order, far in _flat_moves(wrt, moves, evidence.device):
+        yield Arrangement(rows=None, columns=order, distance=far, text=f"the gradient by {wrt.name} is {words}")
+    for words, order, far in _flat_moves(of, moves, evidence.device):  # output k gets the cotangent of output order[k]
+        to = (order != ZERO_LINE).nonzero().squeeze(1)
+        rows = torch.full_like(order, ZERO_LINE).scatter_(0, order[to], to)  # claimed row order[k] is numeric row k
+        yield Arrangement(rows=rows, columns=None, distance=far, text=f"the cotangent of {of.name} is taken {words}")
+    if of.shape == wrt.shape and moves is not shifts:
+        for words, order, far in _flat_moves(wrt, moves, evidence.device):
+            text = f"analytic is numeric of an input {words}: backward uses saved values {words}"
+            yield Arrangement(rows=order, columns=order, distance=far, text=text)
+
+
+def _flat_moves(block: Block, moves: Moves, device: torch.device) -> Iterator[tuple[str, Tensor, int]]:
+    """Yield the moves of a block's entries, with the positions (k,) in flat order."""
+    for words, order, distance in moves(torch.arange(total(block.shape), device=device).reshape(block.shape)):
+        yield words, order.reshape(-1), distance
 
 
 def _distances(size: int) -> Iterator[int]:

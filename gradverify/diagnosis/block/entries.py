@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
 
@@ -10,9 +10,11 @@ import torch
 from torch import Tensor
 
 from gradverify.case import Tolerances
+from gradverify.core.backward.vjps import row, row_cotangent
 from gradverify.core.decide.compare import relative_tolerance
 from gradverify.core.estimate.samples import BAR_FACTOR
 from gradverify.core.model.coordinates import Block
+from gradverify.core.model.generators import random_magnitudes
 from gradverify.diagnosis.block.value_or_position import Permuted, permuted_block
 from gradverify.diagnosis.naming.wording import diagnosed
 from gradverify.evidence import Diagnosis, Evidence, part_of
@@ -25,6 +27,7 @@ _RESEMBLES = 0.8  # share of the sampled wrong entries that a pattern has to rep
 _CLOSE = 1e-3  # of an entry's error, and of its size: largest residual of a pattern beyond the slack
 _CAP = 0.1  # of an entry's error: largest part attributed to measurement and rounding
 _ROUNDINGS = 10  # times eps of the dtype that backward computes in, and the claimed entry
+_COTANGENTS = 4  # random, of 32 bits each: even a Jacobian of zeros and ones returns numbers that narrow dtypes round
 _SAMPLES = 512  # entries in a sample, all of up to twice as many: a pattern has to fit them before all are compared
 _ONE_IN = 2  # at least one nonzero entry in so many has to be wrong for one factor on all
 _SUMS = 1e-13  # of the largest entry in the row, or column: rounding that sums in backward leave in place of a zero
@@ -32,13 +35,17 @@ _SUMS = 1e-13  # of the largest entry in the row, or column: rounding that sums 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pattern:
-    """Claimed entry (o, i) is factor * by_row[o] * by_column[i] * the derivative of rows[o] by columns[i]."""
+    """Claimed entry (o, i) is factor * by_row[o] * by_column[i] * the derivative of rows[o] by columns[i].
+
+    A `constant` is added to each gradient, whatever the cotangent is.
+    """
 
     rows: Tensor | None = None  # (p,) output coordinates; None for the block's own
     columns: Tensor | None = None  # (q,) input coordinates; None for the block's own
     by_row: Tensor | None = None  # (p,) factors; None for ones
     by_column: Tensor | None = None  # (q,) factors; None for ones
     factor: float = 1.0
+    constant: Tensor | None = None  # (q,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,9 +114,32 @@ class BlockEntries:
         predicted = pattern.factor * numeric
         predicted = predicted if pattern.by_row is None else predicted * pattern.by_row.unsqueeze(1)
         predicted = predicted if pattern.by_column is None else predicted * pattern.by_column
+        predicted = predicted if pattern.constant is None else predicted + self.in_rows(pattern.constant)
         share = explained_share(self, predicted, factor)
         contradicted = share is not None and pattern.factor != 1.0 and contradicts_right(self, predicted, factor)
         return None if contradicted else share
+
+    def shows_constant(self, constant: Tensor) -> bool:
+        """True if `constant` (n,), added to every gradient, is a visible part of the error of a wrong entry."""
+        error = (self.claimed - self.numeric).abs()
+        return bool((self.in_rows(constant).abs() > _CLOSE * error)[self.wrong].any())
+
+    def random_vjps(self) -> Iterator[Tensor]:
+        """Yield the vjps (n,) of random cotangents over the block, each when it is asked for."""
+        generator = torch.Generator().manual_seed(0)
+        output_mask = torch.zeros(max(block.stop for block in self.block.outputs), dtype=torch.float64)
+        output_mask[self.block.of.coordinates] = 1.0
+        for _ in range(_COTANGENTS):
+            yield row(self.block.backward, random_magnitudes(output_mask, generator))
+
+    def relative_error(self) -> float:
+        """Return the norm of the errors of the wrong entries, relative to that of the numeric entries."""
+        error = (self.claimed - self.numeric).masked_fill(~self.wrong, 0.0)
+        return float(torch.linalg.vector_norm(error) / torch.linalg.vector_norm(self.numeric))
+
+    def in_rows(self, constant: Tensor) -> Tensor:
+        """Return what a constant in the gradient adds to the claimed rows, which are computed one by one."""
+        return constant / row_cotangent(self.block.backward)
 
     def over(self, of: Block, wrt: Block) -> BlockEntries | None:
         """Return the entries of other tensors; None if none is wrong, or if a wrong one is not finite."""

@@ -8,12 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from gradverify.core.model.coordinates import total
-from gradverify.diagnosis.block.entries import BlockEntries, Ratio, explained, explained_share, ratio_of
+from gradverify.diagnosis.block.entries import BlockEntries, Ratio, explained_share, ratio_of
 from gradverify.diagnosis.block.structure import AxisMasks, axes_of, axis_masks, is_elementwise
 from gradverify.diagnosis.naming.constants import common_value, known_constant, number_text, short_number
 from gradverify.diagnosis.naming.region import Region, accepted_region, chance, count_text
@@ -48,18 +49,87 @@ def confined_along_axis(entries: BlockEntries, axis: Axis, cause: str, regions: 
     return None if region is None else _in_region(entries, coordinates, cause, region)
 
 
+class Part(Protocol):
+    """The entries of some inputs or outputs of a block, all of which may be wrong by one relation."""
+
+    @property
+    def claims_nothing(self) -> bool:
+        """True if every claim is zero."""
+        ...
+
+    def ratio(self) -> Ratio | None:
+        """Return a typical ratio claimed / numeric, None if there is none."""
+        ...
+
+    def agrees(self, factor: float | None) -> float | None:
+        """Return the share of the error explained if these entries alone are wrong, by a factor; None for any error."""
+        ...
+
+    def multiple_of_cotangent(self) -> str | None:
+        """Return "cotangent", or "3 × cotangent", if backward returns one multiple of it by these inputs, else None."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntriesPart:
+    """A part of a block that is held."""
+
+    entries: BlockEntries
+    inside: Tensor  # (m, n) bool
+
+    @property
+    def claims_nothing(self) -> bool:
+        return not bool(((self.entries.claimed != 0) & self.inside).any())
+
+    def ratio(self) -> Ratio | None:
+        ratio = ratio_of(self.entries, self.inside)
+        several = int((self.inside & self.entries.nonzero).sum()) >= 2
+        return ratio if several and ratio is not None and math.isfinite(ratio.value) else None
+
+    def agrees(self, factor: float | None) -> float | None:
+        wrong, scale = (self.entries.claimed, 1.0) if factor is None else (factor * self.entries.numeric, abs(factor))
+        return explained_share(self.entries, torch.where(self.inside, wrong, self.entries.numeric), scale)
+
+    def multiple_of_cotangent(self) -> str | None:
+        return multiple_of_cotangent(self.entries, self.inside.all(0))
+
+
 def _in_region(entries: BlockEntries, coordinates: AxisMasks, cause: str, region: Region) -> Diagnosis | None:
     """Return the diagnosis of the wrong coordinates along one axis, with the relation inside them if one is known."""
-    inside = broadcast_along(coordinates.axis, coordinates.wrong)
-    count = count_text(coordinates.axis, coordinates.wrong)
-    for predicted, scale, text in _relations(entries, inside.expand_as(entries.wrong)):
-        found = explained(entries, predicted, cause, f"{count}; {text} where {region.text}", scale)
-        if found is not None:
-            return found
+    inside = broadcast_along(coordinates.axis, coordinates.wrong).expand_as(entries.wrong)
+    part, count = EntriesPart(entries=entries, inside=inside), count_text(coordinates.axis, coordinates.wrong)
+    found = related(part, cause, f"{count}; {{}} where {region.text}")
+    if found is not None:
+        return found
     random_choice = chance(1, int(coordinates.relevant.sum()), int(coordinates.wrong.sum()))
     doubtful = max(random_choice, region.chance**2) > _BY_CHANCE or entries.tolerated_share > _TOLERATED
-    share = None if doubtful else share_inside(entries, inside)
+    share = None if doubtful else part.agrees(None)
     return diagnosed(cause, f"{count}, exactly where {region.text}", share)
+
+
+def related(part: Part, cause: str, text: str) -> Diagnosis | None:
+    """Return the diagnosis of the first relation that holds in a part: zero, a factor or a multiple of the cotangent.
+
+    `text` says where, with a place for the relation: "analytic = 0".
+    """
+    for factor, relation in _relations(part):
+        found = diagnosed(cause, text.format(relation), part.agrees(factor))
+        if found is not None:
+            return found
+    return None
+
+
+def _relations(part: Part) -> Iterator[tuple[float | None, str]]:
+    """Yield the relations that may hold in a part: the factor, None if it is no factor, and the text."""
+    if part.claims_nothing:
+        yield 0.0, "analytic = 0"
+    ratio = part.ratio()
+    if ratio is not None:
+        factor, words = factor_in_words(ratio)
+        yield factor, f"analytic = {words}"
+    multiple = part.multiple_of_cotangent()
+    if multiple is not None:
+        yield None, f"analytic = {multiple}"
 
 
 def share_inside(entries: BlockEntries, inside: Tensor) -> float | None:
@@ -79,30 +149,21 @@ def multiple_of_cotangent(entries: BlockEntries, coordinates: Tensor) -> str | N
     return multiple_in_words(multiple, "cotangent") if multiple else None
 
 
+def claims_in_words(multiple: str | None) -> str:
+    """Return "analytic = 3 × cotangent", or "analytic ≠ 0" if no multiple is known."""
+    return f"analytic = {multiple}" if multiple else "analytic ≠ 0"
+
+
 def multiple_in_words(factor: float, what: str) -> str:
     """Return the factor times `what` in words: "numeric", "-numeric" or "2 × numeric"."""
     signs = {1.0: "", -1.0: "-"}
     return f"{signs[factor]}{what}" if factor in signs else f"{number_text(factor)} × {what}"
 
 
-def _relations(entries: BlockEntries, inside: Tensor) -> Iterator[tuple[Tensor, float, str]]:
-    """Yield relations that may hold in the entries of the mask `inside` (m, n), while all others are right.
-
-    Each is the predicted block (m, n), the factor by which it scales numeric error bars, and a text: "analytic = 0".
-    """
-    if not bool(((entries.claimed != 0) & inside).any()):
-        yield entries.numeric.masked_fill(inside, 0.0), 1.0, "analytic = 0"
-    ratio = ratio_of(entries, inside)
-    if ratio is not None and math.isfinite(ratio.value) and int((inside & ~entries.zero).sum()) >= 2:
-        factor, words = factor_in_words(ratio)
-        yield torch.where(inside, factor * entries.numeric, entries.numeric), abs(factor), f"analytic = {words}"
-    multiple = multiple_of_cotangent(entries, inside.all(0))
-    if multiple is not None:
-        yield torch.where(inside, entries.claimed, entries.numeric), 1.0, f"analytic = {multiple}"
-
-
 def factor_in_words(ratio: Ratio) -> tuple[float, str]:
-    """Return the factor, rounded to a known constant if it is one, and the text of factor × numeric."""
+    """Return the factor, rounded to a known constant if it is one, and the text of factor × numeric, "0" for zero."""
+    if ratio.value == 0:
+        return 0.0, "0"
     known = known_constant(ratio.value, ratio.accuracy, ()) or short_number(ratio.value, ratio.accuracy)
     if known is not None:
         return math.copysign(known.value, ratio.value), f"{'-' if ratio.value < 0 else ''}{known.text} × numeric"

@@ -10,25 +10,19 @@ import torch
 from torch import Tensor
 
 from gradverify.core.model.coordinates import Block
-from gradverify.diagnosis.block.relation import factor_in_words, multiple_in_words
+from gradverify.diagnosis.block.relation import claims_in_words, related
 from gradverify.diagnosis.block.structure import AxisMasks, index_along
 from gradverify.diagnosis.causes.boundary_tile import BOUNDARY_TILE, regions_at_edges
 from gradverify.diagnosis.causes.missing_mask import MISSING_MASK
 from gradverify.diagnosis.causes.wrong_branch import WRONG_BRANCH, regions_by_value
-from gradverify.diagnosis.naming.constants import common_value
 from gradverify.diagnosis.naming.region import count_text, region_text
 from gradverify.diagnosis.naming.variables import Axis, variables
-from gradverify.diagnosis.projections.sampled_lines import SampledLines
+from gradverify.diagnosis.naming.wording import diagnosed
 from gradverify.diagnosis.projections.sums import (
-    ProjectedPart,
     RandomProjections,
     SampledLine,
     holds,
-    is_right,
     lines,
-    ratio_of_sums,
-    scaled,
-    sums_outside,
     sums_over,
 )
 from gradverify.evidence import Diagnosis
@@ -37,79 +31,35 @@ _TILES = (4, 8, 16, 32, 64, 128, 256)  # tile sizes that are tried
 _CHANGES = 2  # from right to wrong or back along an order, at most: a region has one or two boundaries
 _TRIES = 4  # coordinates with the same key, until one is clearly right or wrong
 _SEVERAL = 2  # wrong coordinates that a region needs
-_SAME = 1e-6  # relative tolerance for values of one constant
 
 
-def confined_to_places(look: SampledLines) -> Diagnosis | None:
+def confined_to_places(projections: RandomProjections) -> Diagnosis | None:
     """Diagnose wrong entries that are all those of some inputs, or of some outputs, and satisfy one relation."""
     for axis in (Axis.INPUT, Axis.OUTPUT):
-        for group in _groups(look, axis):
-            diagnosis = _explained(look.projections, group)
+        for group in _groups(projections, axis):
+            diagnosis = _explained(projections, group)
             if diagnosis is not None:
                 return diagnosis
     return None
 
 
-def relation(projections: RandomProjections, group: AxisMasks) -> str | None:
-    """Return the relation in all entries of the wrong coordinates: "analytic = 2 × numeric".
-
-    Returns None if no relation is known, if entries elsewhere are wrong, or if those of the group are right.
-    """
-    part = sums_over(projections, group.axis, group.wrong)
-    if not is_right(projections, sums_outside(projections, part)) or is_right(projections, part):
-        return None
-    return _holding(projections, group, part)
-
-
 def _explained(projections: RandomProjections, group: AxisMasks) -> Diagnosis | None:
     """Return the diagnosis of a group by its positions, by its values, or as masked; None if none applies."""
-    sums = projections.block
-    by_place = next(iter(regions_at_edges(sums, group)), None)
-    region = by_place or next(iter(regions_by_value(sums, group)), None)
+    site = projections.block
+    by_place = next(iter(regions_at_edges(site, group)), None)
+    region = by_place or next(iter(regions_by_value(site, group)), None)
     all_masked = not bool((_silent(projections, group.axis) & ~group.wrong).any())  # no right coordinate may be masked
     if region is None and not all_masked:
         return None
-    holds_there = relation(projections, group)
-    if holds_there is None:
-        return None
-    count = count_text(group.axis, group.wrong)
-    if holds_there.endswith(_MASKED):
-        where = region_text(sums, group.axis, group.wrong, torch.ones_like(group.wrong))
-        text = f"{count}; {holds_there}{f', at {where}' if where else ''}"
-        return Diagnosis(cause=MISSING_MASK, explanation=text, share=1.0) if where or all_masked else None
+    part, count = sums_over(projections, group.axis, group.wrong), count_text(group.axis, group.wrong)
+    if not part.claims_nothing and holds(projections, part.numeric, torch.zeros_like(part.claimed)):
+        where = region_text(site, group.axis, group.wrong, torch.ones_like(group.wrong))
+        claims = claims_in_words(part.multiple_of_cotangent())
+        text = f"{count}; {claims} where numeric = 0{f', at {where}' if where else ''}"
+        return diagnosed(MISSING_MASK, text, part.agrees(None)) if where or all_masked else None
     if region is None:
         return None
-    cause = WRONG_BRANCH if by_place is None else BOUNDARY_TILE
-    return Diagnosis(cause=cause, explanation=f"{count}; {holds_there} where {region.text}", share=1.0)
-
-
-_MASKED = "where numeric = 0"
-
-
-def _holding(projections: RandomProjections, group: AxisMasks, part: ProjectedPart) -> str | None:
-    """Return the relation between both sides of `part`, the projections of the group's entries, or None."""
-    multiple = _multiple(projections, group)
-    if holds(projections, scaled(part.numeric, 0.0), part.claimed):
-        return "analytic = 0" if not bool((part.claimed != 0).any()) else None
-    if holds(projections, part.numeric, torch.zeros_like(part.claimed)):
-        return f"analytic {f'= {multiple}' if multiple else '≠ 0'} {_MASKED}"
-    found = ratio_of_sums(part)
-    if found is not None:
-        factor, words = factor_in_words(found)
-        if holds(projections, scaled(part.numeric, factor), part.claimed):
-            return f"analytic = {words}"
-    return f"analytic = {multiple}" if multiple else None
-
-
-def _multiple(projections: RandomProjections, group: AxisMasks) -> str | None:
-    """Return "cotangent", or "3 × cotangent", if backward returns one multiple of it for these inputs."""
-    of, wrt = projections.block.of, projections.block.wrt
-    if group.axis is not Axis.INPUT or of.shape != wrt.shape:
-        return None
-    given = projections.cotangents[:, of.coordinates][:, group.wrong]
-    values = (projections.vjps[:, wrt.coordinates][:, group.wrong] / given)[given != 0]
-    multiple = common_value(values, _SAME)
-    return multiple_in_words(multiple, "cotangent") if multiple else None
+    return related(part, WRONG_BRANCH if by_place is None else BOUNDARY_TILE, f"{count}; {{}} where {region.text}")
 
 
 def _silent(projections: RandomProjections, axis: Axis) -> Tensor:
@@ -123,12 +73,11 @@ def _silent(projections: RandomProjections, axis: Axis) -> Tensor:
     return torch.stack([found.value[at].abs() <= found.bar[at] for found in projections.slopes]).all(0)
 
 
-def _groups(look: SampledLines, axis: Axis) -> Iterator[AxisMasks]:
+def _groups(projections: RandomProjections, axis: Axis) -> Iterator[AxisMasks]:
     """Yield possible sets of wrong coordinates along an axis.
 
     This is the exact set if all wrong places are known, else one guess for every order of the coordinates.
     """
-    projections = look.projections
     sums, silent = projections.block, _silent(projections, axis)
     if sums.wrong_places_complete:
         known = sums.wrong_entries.inputs if axis is Axis.INPUT else sums.wrong_entries.outputs
@@ -136,7 +85,7 @@ def _groups(look: SampledLines, axis: Axis) -> Iterator[AxisMasks]:
         if int(wrong.sum()) >= _SEVERAL and bool((~wrong & ~silent).any()):
             yield AxisMasks(axis=axis, wrong=wrong, relevant=wrong | ~silent)
         return
-    sample: Sequence[SampledLine] = look.columns if axis is Axis.INPUT else look.rows
+    sample: Sequence[SampledLine] = projections.columns if axis is Axis.INPUT else projections.rows
     if not any(each.wrong for each in sample) or not any(each.right for each in sample):
         return
     for keys in _orders(sums.of if axis is Axis.OUTPUT else sums.wrt, projections, axis):

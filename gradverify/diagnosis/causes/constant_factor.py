@@ -42,18 +42,16 @@ def mean_for_sum(compared: ComparedBlock) -> Diagnosis | None:
     found = common_factor(compared)
     if found is None:
         return _mean_for_sum_by_line(compared) if isinstance(compared, BlockEntries) else None
-    site, value, known, share = compared.block, found.value, found.known, found.share
-    if known is None or value < 0 or max(value, 1 / value) < _MIN_SUMMANDS or found.argument is not None:
+    count = found.count
+    if count is None or count < _MIN_SUMMANDS or found.argument is not None:
         return None  # a constant factor that names the argument is more specific
-    count = round(max(value, 1 / value))
-    counts = _summands_of(compared) if isinstance(compared, BlockEntries) else _Summands()
-    if known.text not in (str(count), f"1/{count}") or count not in _possible_summands(site, value, counts):
+    if count not in _possible_summands(compared, divides=found.value < 1):
         return None
-    if value < 1:
-        text = f"analytic = numeric / {count}{everywhere(share)}: a mean over {count} instead of their sum"
+    if found.value < 1:
+        text = f"numeric / {count}{everywhere(found.share)}: a mean over {count} instead of their sum"
     else:
-        text = f"analytic = {count} × numeric{everywhere(share)}: a sum over {count} instead of their mean"
-    return Diagnosis(cause=MEAN_FOR_SUM, explanation=text, share=share)
+        text = f"{count} × numeric{everywhere(found.share)}: a sum over {count} instead of their mean"
+    return Diagnosis(cause=MEAN_FOR_SUM, explanation=f"analytic = {text}", share=found.share)
 
 
 def constant_factor(compared: ComparedBlock) -> Diagnosis | None:
@@ -63,7 +61,7 @@ def constant_factor(compared: ComparedBlock) -> Diagnosis | None:
         return None
     if found.known is None and found.argument is None and nonzero is not None and int(nonzero.sum()) < 2:
         return None
-    text = f"analytic = {_signed(found)} × numeric{everywhere(found.share)}{_interpretation(compared.block, found)}"
+    text = f"analytic = {found.text} × numeric{everywhere(found.share)}{_interpretation(compared.block, found)}"
     return Diagnosis(cause=CONSTANT_FACTOR, explanation=text, share=found.share)
 
 
@@ -76,14 +74,18 @@ class Factor:
     argument: ScalarPower | None  # argument or result of which it is a power
     share: float  # of the squared error that it explains
 
+    @property
+    def text(self) -> str:
+        """The factor as it is printed: 2, -1/3, 1.2345."""
+        if self.known is None:
+            return number_text(self.value)
+        return f"-{self.known.text}" if self.value < 0 else self.known.text
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Summands:
-    """Number of nonzero entries of each row and of each column; None if it is not the same in all, or unknown."""
-
-    of_output: int | None = None
-    of_gradient: int | None = None
-    all_equal: bool = False  # all nonzero entries are equal, as in sums and means over windows
+    @property
+    def count(self) -> int | None:
+        """The whole number that the factor is, or that it is the reciprocal of; None if it is neither."""
+        count = round(max(self.value, 1 / self.value)) if self.known is not None and self.value > 0 else 0
+        return count if self.text in (str(count), f"1/{count}") else None
 
 
 def common_factor(compared: ComparedBlock) -> Factor | None:
@@ -97,54 +99,45 @@ def _factor_of(site: WrongBlock, ratio: Ratio | None) -> Factor | None:
     """Return the factor of a ratio, replaced by a known constant nearby; None if the ratio is 0, 1 or not finite."""
     if ratio is None or not math.isfinite(ratio.value) or ratio.value in (0.0, 1.0):
         return None
-    known = known_constant(ratio.value, ratio.accuracy, _sizes(site)) or short_number(ratio.value, ratio.accuracy)
+    sizes = _products(site.of.shape) | _products(site.wrt.shape)
+    known = known_constant(ratio.value, ratio.accuracy, sizes) or short_number(ratio.value, ratio.accuracy)
     exact = ratio.value if known is None else math.copysign(known.value, ratio.value)
     return Factor(value=exact, known=known, argument=scalar_power(site, exact, ratio.accuracy), share=1.0)
 
 
-def _possible_sums(many: tuple[int, ...], few: tuple[int, ...], number: int | None) -> set[int]:
-    """Return the numbers of summands possible in a reduction from shape `many` to shape `few`.
+def _products(shape: tuple[int, ...]) -> set[int]:
+    """Return the products of any dimensions of a shape."""
+    sizes = shape[:_MAX_DIMENSIONS]
+    return {math.prod(part) for count in range(1, len(sizes) + 1) for part in combinations(sizes, count)}
 
-    These are the products of any dimensions that `many` has and `few` lacks. If `few` has further dimensions of size
-    above 1, only the measured `number` of summands is possible, and none if that is None.
+
+def _possible_summands(compared: ComparedBlock, *, divides: bool) -> set[int]:
+    """Return the possible numbers of summands of an output and, if the factor `divides`, of a gradient.
+
+    These are the products of dimensions that a reduction drops, and the numbers of nonzero entries in rows or columns.
     """
-    dropped, gained = Counter(many) - Counter(few), Counter(few) - Counter(many)
-    dimensions = list(dropped.elements())[:_MAX_DIMENSIONS]
-    products = {math.prod(part) for count in range(1, len(dimensions) + 1) for part in combinations(dimensions, count)}
-    return products & {number} if any(size > 1 for size in gained) else products
-
-
-def _sizes(site: WrongBlock) -> set[int]:
-    """Return the products of any dimensions of the output, or of the input."""
-    shapes = (site.of.shape, site.wrt.shape)
-    return {
-        math.prod(part)
-        for shape in shapes
-        for count in range(1, len(shape) + 1)
-        for part in combinations(shape[:_MAX_DIMENSIONS], count)
-    }
-
-
-def _possible_summands(site: WrongBlock, value: float, counts: _Summands) -> set[int]:
-    """Return the possible numbers of summands: of an output, and of a gradient if the factor divides."""
-    shape = site.of.shape
-    possible = _possible_sums(site.wrt.shape, shape, counts.of_output)
-    if counts.all_equal and counts.of_output is not None:
-        possible |= {counts.of_output}
+    site, nonzero = compared.block, compared.nonzero
+    of_output, of_gradient = (None, None) if nonzero is None else (_common_count(nonzero.sum(dim)) for dim in (1, 0))
+    possible = _dropped(site.wrt.shape, site.of.shape, of_output)
+    if of_output is not None and isinstance(compared, BlockEntries):  # equal entries: a sum or a mean over windows
+        possible |= {of_output} if common_value(compared.numeric[nonzero], _EQUAL) is not None else set()
     for block in site.inputs:
         if block != site.wrt:
-            possible |= _possible_sums(block.shape, shape, None)
-    if value > 1:
-        return possible
-    if counts.of_output == 1 and counts.of_gradient is not None:
-        possible = possible | {counts.of_gradient}  # outputs that are copies of one input
-    return possible | _possible_sums(shape, site.wrt.shape, counts.of_gradient)
+            possible |= _dropped(block.shape, site.of.shape, None)
+    if divides:
+        possible |= _dropped(site.of.shape, site.wrt.shape, of_gradient)
+        possible |= {of_gradient} if of_output == 1 and of_gradient is not None else set()  # copies of one input
+    return possible
 
 
-def _summands_of(seen: BlockEntries) -> _Summands:
-    of_output, of_gradient = _common_count(seen.nonzero.sum(1)), _common_count(seen.nonzero.sum(0))
-    are_equal = common_value(seen.numeric[seen.nonzero], _EQUAL) is not None
-    return _Summands(of_output=of_output, of_gradient=of_gradient, all_equal=are_equal)
+def _dropped(many: tuple[int, ...], few: tuple[int, ...], number: int | None) -> set[int]:
+    """Return the products of any dimensions that the shape `many` has and `few` lacks.
+
+    If `few` has further dimensions of size above 1, only the measured `number` of summands counts, if any.
+    """
+    dropped, gained = Counter(many) - Counter(few), Counter(few) - Counter(many)
+    products = _products(tuple(dropped.elements()))
+    return products & {number} if any(size > 1 for size in gained) else products
 
 
 def _common_count(counts: Tensor) -> int | None:
@@ -153,39 +146,21 @@ def _common_count(counts: Tensor) -> int | None:
     return int(occurring[0]) if len(occurring) and bool((occurring == occurring[0]).all()) else None
 
 
-def _signed(found: Factor) -> str:
-    if found.known is None:
-        return number_text(found.value)
-    return f"-{found.known.text}" if found.value < 0 else found.known.text
-
-
 def _interpretation(site: WrongBlock, found: Factor) -> str:
-    known, value, size_text = found.known, found.value, _size_text(site, found)
-    if found.argument is not None:
-        source, predicate = found.argument, "is missing" if abs(value) < 1 else "too many"
+    sized = next((block for block in (site.wrt, site.of) if found.count in block.shape), None)
+    size = "" if sized is None or (found.count or 0) < _MIN_SUMMANDS else f"the size of a dimension of {sized.name}"
+    source, known = found.argument, found.known
+    if source is not None:
+        given = f"{source.name} is {number_text(source.value)}"
         if source.negative:
-            return f", which is {source.power_text} ({source.name} is {number_text(source.value)})"
-        size_note = f", as is {size_text}" if size_text and source.value >= _MIN_SUMMANDS else ""
-        return (
-            f": a factor of {source.missing_text} {predicate} ({source.name} is {number_text(source.value)}{size_note})"
-        )
-    if known is None or value < 0 or known.is_decimal:
+            return f", which is {source.power_text} ({given})"
+        as_size = f", as is {size}" if size and source.value >= _MIN_SUMMANDS else ""
+        predicate = "is missing" if abs(found.value) < 1 else "too many"
+        return f": a factor of {source.missing_text} {predicate} ({given}{as_size})"
+    if known is None or found.value < 0 or known.is_decimal:
         return ""
-    text = (
-        f": a factor of {known.reciprocal} is missing" if known.reciprocal else f": a factor of {known.text} too many"
-    )
-    return f"{text} ({size_text})" if size_text else text
-
-
-def _size_text(site: WrongBlock, found: Factor) -> str:
-    """Return "the size of a dimension of x" if the factor or its inverse is one, else ""."""
-    known, value = found.known, found.value
-    if known is None or value < 0:
-        return ""
-    count = round(max(value, 1 / value))
-    is_size = count >= _MIN_SUMMANDS and str(count) in (known.text, known.reciprocal)
-    names = [block.name for block in (site.wrt, site.of) if is_size and count in block.shape]
-    return f"the size of a dimension of {names[0]}" if names else ""
+    text = f"{known.reciprocal} is missing" if known.reciprocal else f"{known.text} too many"
+    return f": a factor of {text}{f' ({size})' if size else ''}"
 
 
 def _mean_for_sum_by_line(seen: BlockEntries) -> Diagnosis | None:

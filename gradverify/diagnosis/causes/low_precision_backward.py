@@ -5,49 +5,30 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gradverify.core.backward.vjps import Backward, row
-from gradverify.core.model.generators import random_magnitudes
-from gradverify.diagnosis.block.entries import BlockEntries
+from gradverify.core.backward.vjps import Backward
 from gradverify.diagnosis.naming.wording import rounded_up
-from gradverify.diagnosis.projections.sums import RandomProjections
+from gradverify.diagnosis.projections.sums import ComparedBlock
 from gradverify.errors import EvaluationError
 from gradverify.evidence import Diagnosis, WrongBlock
 
 LOW_PRECISION = "low-precision-backward"
 _DTYPES = (torch.bfloat16, torch.float16, torch.float32)  # coarsest first
-_COTANGENTS = 4  # random, of 32 bits each: even a Jacobian of zeros and ones returns numbers that narrow dtypes round
 _MIN_NUMBERS = 6  # distinct numbers required: one float16 number in eight is a bfloat16 number by chance
 _MAX_ROUNDINGS = 256  # times eps of the narrower dtype: a larger error has another cause
 _MAX_ERROR = 0.1  # relative error: a larger one has another cause, whatever the dtype
 
 
-def low_precision_backward(seen: BlockEntries) -> Diagnosis | None:
+def low_precision_backward(compared: ComparedBlock) -> Diagnosis | None:
     """Detect vjps that are exact in a narrower dtype, with an error of the size of its rounding."""
-    generator, vjps = torch.Generator().manual_seed(0), []
-    output_mask = torch.zeros(max(block.stop for block in seen.block.outputs), dtype=torch.float64)
-    output_mask[seen.block.of.coordinates] = 1.0
-    for _ in range(_COTANGENTS):
-        try:
-            vjps.append(row(seen.block.backward, random_magnitudes(output_mask, generator)))
-        except EvaluationError:
-            return None
-        if not _exact_dtypes(seen.block.backward, _numbers(seen.block, vjps[-1])):
-            return None
-    error = (seen.claimed - seen.numeric).masked_fill(~seen.wrong, 0.0)
-    norm = torch.linalg.vector_norm(seen.numeric)
-    return _in_lower_precision(seen.block, torch.stack(vjps), float(torch.linalg.vector_norm(error) / norm))
-
-
-def low_precision_backward_in_sums(projections: RandomProjections) -> Diagnosis | None:
-    """Diagnose vjps that are all exact in a narrower dtype, with an error of the size of its rounding."""
-    error = torch.linalg.vector_norm(projections.claimed - projections.numeric.value)
-    size = torch.linalg.vector_norm(projections.numeric.value)
-    return _in_lower_precision(projections.block, projections.vjps, float(error / size))
-
-
-def _in_lower_precision(site: WrongBlock, answers: Tensor, error: float) -> Diagnosis | None:
-    """Return the diagnosis of vjps (K, n) that a narrower dtype holds exactly, or None; `error` is relative."""
-    numbers = _numbers(site, answers)
+    site, vjps = compared.block, []
+    try:
+        for vjp in compared.random_vjps():
+            if not _exact_dtypes(site.backward, _numbers(site, vjp)):
+                return None
+            vjps.append(vjp)
+    except EvaluationError:
+        return None
+    numbers, error = _numbers(site, torch.stack(vjps)), compared.relative_error()
     for dtype in _exact_dtypes(site.backward, numbers) if len(numbers) >= _MIN_NUMBERS else ():
         name, eps = str(dtype).removeprefix("torch."), torch.finfo(dtype).eps
         if error <= min(_MAX_ERROR, _MAX_ROUNDINGS * eps):

@@ -15,7 +15,7 @@ from gradverify.diagnosis.block.relation import share_inside
 from gradverify.diagnosis.block.structure import index_along
 from gradverify.diagnosis.naming.region import chance
 from gradverify.diagnosis.naming.variables import Axis, block_along, broadcast_along
-from gradverify.diagnosis.naming.wording import diagnosed, differ_text
+from gradverify.diagnosis.naming.wording import diagnosed, differ_text, dimension_words
 from gradverify.evidence import Diagnosis, Evidence
 
 MISSING_BAND = "missing-band"
@@ -59,9 +59,10 @@ def _indices(evidence: Evidence, axis: Axis) -> Iterator[_Index]:
     """Yield the index along each dimension of the tensor along an axis, and at last the place in the whole tensor."""
     block = block_along(evidence, axis)
     for dimension, size in enumerate(block.shape):
-        along = f" along dimension {dimension}" if len(block.shape) > 1 else ""
         places = broadcast_along(axis, index_along(block.shape, dimension, evidence.device))
-        yield _Index(places=places, size=size, words=f"the index{along} of {block.name}")
+        yield _Index(
+            places=places, size=size, words=f"the index{dimension_words(block.shape, dimension)} of {block.name}"
+        )
     size = total(block.shape)
     places = broadcast_along(axis, torch.arange(size, device=evidence.device))
     yield _Index(places=places, size=size, words=f"the place in {block.name}")

@@ -8,11 +8,10 @@ import torch
 from torch import Tensor
 
 from gradverify.core.model.coordinates import Block
-from gradverify.diagnosis.block.entries import BlockEntries, explained
+from gradverify.diagnosis.block.entries import BlockEntries, Pattern, explained
 from gradverify.diagnosis.block.structure import any_in_slice, index_along, is_diagonal
-from gradverify.diagnosis.naming.variables import Axis
-from gradverify.diagnosis.projections.sampled_lines import SampledLines
-from gradverify.diagnosis.projections.sums import is_right, sums_outside, sums_over
+from gradverify.diagnosis.naming.wording import diagnosed
+from gradverify.diagnosis.projections.sums import RandomProjections
 from gradverify.evidence import Diagnosis
 
 MISSING_BROADCAST_SUM = "missing-broadcast-sum"
@@ -67,29 +66,22 @@ def _first_and_last(entries: Tensor) -> Iterator[tuple[Tensor, str]]:
     yield (backwards & (backwards.cumsum(0) == 1)).flip(0), "last"
 
 
-def missing_broadcast_sum_in_sums(look: SampledLines) -> Diagnosis | None:
-    """Diagnose claimed rows that are right in the first, or last, slice of the output and zero in all others."""
-    projections = look.projections
+def missing_broadcast_sum_in_sums(projections: RandomProjections) -> Diagnosis | None:
+    """Diagnose claims that are right in the first, or last, slice of the output and zero in all others."""
     of = projections.block.of
     for dimension, size in enumerate(of.shape):
         index = index_along(of.shape, dimension, projections.block.device)
-        if size == 1 or not _reaches(look, index):
-            continue
-        for kept in (0, size - 1):
-            if all((index[row.position] == kept) or not bool(row.claimed.any()) for row in look.rows):
-                other_slices = sums_over(projections, Axis.OUTPUT, index != kept)
-                if not bool((other_slices.claimed != 0).any()) and is_right(
-                    projections, sums_outside(projections, other_slices)
-                ):
-                    text = one_slice_text(of, dimension, kept)
-                    return Diagnosis(cause=MISSING_BROADCAST_SUM, explanation=text, share=1.0)
+        for kept in (0, size - 1) if size > 1 else ():
+            share = projections.agrees(Pattern(by_row=(index == kept).to(projections.claimed.dtype)))
+            if share is not None and _reaches(projections, index):
+                return diagnosed(MISSING_BROADCAST_SUM, one_slice_text(of, dimension, kept), share)
     return None
 
 
-def _reaches(look: SampledLines, index: Tensor) -> bool:
+def _reaches(projections: RandomProjections, index: Tensor) -> bool:
     """True if almost all sampled inputs contribute to several slices of the output; `index` (m,) of each output."""
-    at = look.projections.block.of.coordinates
-    measured = [column.entries for column in look.columns if column.entries is not None]
+    at = projections.block.of.coordinates
+    measured = [column.entries for column in projections.columns if column.entries is not None]
     reached = [index[entries.value[at].abs() > entries.bar[at]] for entries in measured]
     nonzero = [slices for slices in reached if len(slices)]
     return sum(int(slices.min()) < int(slices.max()) for slices in nonzero) >= MIN_SHARED * len(nonzero) > 0

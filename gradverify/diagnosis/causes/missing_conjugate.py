@@ -23,11 +23,18 @@ def missing_conjugate(compared: ComparedBlock) -> Diagnosis | None:
     both = compared.over(whole_tensor(site.outputs, of.tensor), whole_tensor(site.inputs, wrt.tensor))
     if both is None or both.agrees(Pattern(factor=-1.0)) is not None:
         return None  # one sign in all entries is simpler
+    output, gradient = both.block.of.name, both.block.wrt.name
+    conjugate = f"the gradient by {gradient} is the conjugate of what it should be"
+    unconjugated = (
+        f"the derivative of {output} by {gradient} is not conjugated: its imaginary part has the opposite sign"
+    )
+    if not _is_complex(of):
+        unconjugated = conjugate
+    elif not _is_complex(wrt):
+        unconjugated = f"what comes back from the imaginary part of {output} has the opposite sign: conj() is missing"
     by_row, by_column = (
         _conjugation_signs(part, whole).to(site.device) for part, whole in ((of, both.block.of), (wrt, both.block.wrt))
     )
-    unconjugated = _explanation(of, wrt)
-    conjugate = f"the gradient by {_tensor_name(wrt)} is the conjugate of what it should be"
     for pattern, text in (
         (Pattern(by_row=by_row, by_column=by_column), unconjugated),
         (Pattern(by_column=by_column), conjugate),
@@ -36,19 +43,6 @@ def missing_conjugate(compared: ComparedBlock) -> Diagnosis | None:
         if found is not None:
             return found
     return None
-
-
-def _tensor_name(block: Block) -> str:
-    return block.name.rpartition(".")[0] or block.name
-
-
-def _explanation(of: Block, wrt: Block) -> str:
-    gradient, output = _tensor_name(wrt), _tensor_name(of)
-    if not _is_complex(of):
-        return f"the gradient by {gradient} is the conjugate of what it should be"
-    if not _is_complex(wrt):
-        return f"what comes back from the imaginary part of {output} has the opposite sign: conj() is missing"
-    return f"the derivative of {output} by {gradient} is not conjugated: its imaginary part has the opposite sign"
 
 
 def _conjugation_signs(part: Block, whole: Block) -> Tensor:

@@ -13,6 +13,7 @@ from gradverify.diagnosis.block.entries import BlockEntries
 from gradverify.diagnosis.block.structure import axes_of
 from gradverify.diagnosis.causes.missing_factor import Candidate, first_match
 from gradverify.diagnosis.naming.variables import Axis, block_along, broadcast_along, tensors_along
+from gradverify.diagnosis.naming.wording import dimensions_text
 from gradverify.evidence import Diagnosis
 
 _NEAR = 1e-4  # relative tolerance: an eps may be added to a statistic before the division
@@ -85,5 +86,4 @@ def _labels(shape: tuple[int, ...], kept: tuple[int, ...], device: torch.device)
 def _slice_words(block: Block, kept: tuple[int, ...]) -> str:
     if len(block.shape) == 2:
         return f"each {('row', 'column')[kept[0]]} of {block.name}"
-    dimensions = " and ".join(map(str, kept))
-    return f"each index along dimension{'s' if len(kept) > 1 else ''} {dimensions} of {block.name}"
+    return f"each index along {dimensions_text(kept)} of {block.name}"

@@ -10,7 +10,7 @@ from torch import Tensor
 from gradverify.core.estimate.samples import BAR_FACTOR
 from gradverify.core.model.coordinates import total
 from gradverify.diagnosis.block.entries import BlockEntries, explained, explained_share, ratio_of
-from gradverify.diagnosis.block.relation import factor_in_words, multiple_of_cotangent, share_inside
+from gradverify.diagnosis.block.relation import claims_in_words, factor_in_words, multiple_of_cotangent, share_inside
 from gradverify.diagnosis.block.structure import is_elementwise
 from gradverify.diagnosis.block.value_or_position import follows_values
 from gradverify.diagnosis.naming.region import count_text, elements_text, region_text
@@ -53,8 +53,7 @@ def _along(seen: BlockEntries, axis: Axis) -> Diagnosis | None:
     if not (region or torch.equal(zero, wrong)) or (bool(zero.all()) and multiple is None):
         return None
     region = region or elements_text(seen.block, axis, wrong, relevant)
-    claims = f"= {multiple}" if multiple else "≠ 0"
-    text = f"{count_text(axis, wrong)}; analytic {claims} where numeric = 0{_at(region)}"
+    text = f"{count_text(axis, wrong)}; {claims_in_words(multiple)} where numeric = 0{_at(region)}"
     return diagnosed(MISSING_MASK, text, share)
 
 
@@ -89,9 +88,7 @@ def _scaled(seen: BlockEntries) -> Diagnosis | None:
     multiple, count = multiple_of_cotangent(seen, zero_columns), int(zero_columns.sum())
     follows = partial(follows_values, seen.permuted, Axis.INPUT, zero_columns, marks=_is_unmasked)
     region = region_text(seen.block, Axis.INPUT, zero_columns, ~seen.left_out.all(0), follows)
-    text = (
-        f"analytic {f'= {multiple}' if multiple else '≠ 0'} in {count} of {total(seen.block.wrt.shape)} elements where"
-    )
+    text = f"{claims_in_words(multiple)} in {count} of {total(seen.block.wrt.shape)} elements where"
     text += f" numeric = 0{_at(region)}, and analytic = {words} elsewhere"
     return diagnosed(MISSING_MASK, text, share)
 
@@ -113,15 +110,11 @@ def _inverted_mask(seen: BlockEntries) -> Diagnosis | None:
     if (
         not torch.equal(claimed, ~nonzero)
         or len(nonzero) < _MIN_INPUTS
-        or min(_count(claimed), _count(nonzero)) < _MIN_EACH
+        or min(int(claimed.sum()), int(nonzero.sum())) < _MIN_EACH
     ):
         return None
     if not bool(seen.wrong.any(0).all()):
         return None
     size = total(seen.block.wrt.shape)
-    text = f"all elements differ; analytic = 0 in {_count(nonzero)} of {size} elements and numeric = 0 in the others"
+    text = f"all elements differ; analytic = 0 in {int(nonzero.sum())} of {size} elements and numeric = 0 in the others"
     return Diagnosis(cause=MISSING_MASK, explanation=f"{text}: the mask is inverted", share=1.0)
-
-
-def _count(places: Tensor) -> int:
-    return int(places.sum())

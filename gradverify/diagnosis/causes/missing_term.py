@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
@@ -13,7 +10,7 @@ from gradverify.diagnosis.block.entries import BlockEntries, explained
 from gradverify.diagnosis.block.structure import AxisMasks, all_slices, is_every_nth
 from gradverify.diagnosis.naming.variables import Axis, block_along
 from gradverify.diagnosis.naming.wording import element_name, listed
-from gradverify.diagnosis.projections.sampled_lines import SampledLines
+from gradverify.diagnosis.projections.sums import RandomProjections
 from gradverify.evidence import Diagnosis
 
 MISSING_TERM = "missing-term"
@@ -56,12 +53,12 @@ def _on_or_off_diagonal(seen: BlockEntries) -> Diagnosis | None:
 def _of_low_rank(seen: BlockEntries) -> Diagnosis | None:
     error = (seen.claimed - seen.numeric).masked_fill(~seen.wrong, 0.0)
     low_rank, ranks = torch.zeros_like(error), []
-    for each in _connected_components((seen.claimed != 0) | ~seen.zero | seen.wrong):
-        if bool(seen.wrong[each.place].any()):
-            approximation = _low_rank_part(error[each.place], seen.numeric[each.place])
+    for place in _connected_components((seen.claimed != 0) | seen.nonzero | seen.wrong):
+        if bool(seen.wrong[place].any()):
+            approximation = _low_rank_part(error[place], seen.numeric[place])
             if approximation is None:
                 return None
-            low_rank[each.place] = approximation[0]
+            low_rank[place] = approximation[0]
             ranks.append(approximation[1])
     return explained(seen, seen.numeric + low_rank, MISSING_TERM, low_rank_text(max(ranks), len(ranks)))
 
@@ -80,9 +77,9 @@ def _low_rank_part(error: Tensor, numeric: Tensor) -> tuple[Tensor, int] | None:
 
 def low_rank_text(rank: int, times: int = 1) -> str:
     """Return the explanation of an error of low rank, in the whole block or in each of `times` independent parts."""
-    where, over = ("", "all elements")
-    if times > 1:
-        where, over = f"in each of {times} parts that do not depend on each other, ", "the part"
+    where, over = f"in each of {times} parts that do not depend on each other, ", "the part"
+    if times == 1:
+        where, over = "", "all elements"
     if rank == 1:
         return f"{where}analytic - numeric is one outer product: a sum over {over} is missing or wrong"
     return f"{where}analytic - numeric is of rank {rank}: terms with {rank} sums over {over} are missing or wrong"
@@ -151,52 +148,28 @@ def _index_text(block: Block, group: AxisMasks) -> str:
     return ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Component:
-    """Rows and columns whose entries outside each other are all zero."""
-
-    rows: Tensor  # (k,)
-    columns: Tensor  # (l,)
-
-    @property
-    def place(self) -> tuple[Tensor, Tensor]:
-        """Index of the submatrix of these rows and columns."""
-        return self.rows.unsqueeze(1), self.columns.unsqueeze(0)
-
-
-def _connected_components(live: Tensor) -> list[_Component]:
-    """Return the connected components of the sparsity pattern `live` (m, n) bool; empty rows and columns are in none.
+def _connected_components(live: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """Return the rows (k, 1) and columns (1, l) of each connected component of the sparsity pattern `live` (m, n) bool.
 
     Every row starts with its own index as label. Rows and columns take the smallest label they are connected to until
-    the labels no longer change.
+    the labels no longer change. Empty rows and columns are in no component.
     """
     rows, unlabelled = torch.arange(len(live), device=live.device), len(live)
     for _ in range(_ROUNDS):
         columns = torch.where(live, rows.unsqueeze(1), unlabelled).amin(dim=0)
         lowest = torch.where(live, columns.unsqueeze(0), unlabelled).amin(dim=1)
         if torch.equal(lowest, rows.masked_fill(~live.any(dim=1), unlabelled)):
-            return [
-                _Component(rows=of_rows, columns=of_columns)
-                for of_rows, of_columns in zip(
-                    _by_label(lowest, unlabelled), _by_label(columns, unlabelled), strict=True
-                )
-            ]
+            labels = torch.unique(lowest[lowest < unlabelled]).tolist()
+            return [((lowest == label).nonzero(), (columns == label).nonzero().T) for label in labels]
         rows = torch.minimum(lowest, rows)
-    return [_Component(rows=live.any(dim=1).nonzero().squeeze(1), columns=live.any(dim=0).nonzero().squeeze(1))]
+    return [(live.any(dim=1).nonzero(), live.any(dim=0).nonzero().T)]
 
 
-def _by_label(labels: Tensor, unlabelled: int) -> Sequence[Tensor]:
-    """Return the indices of each label in `labels` (n,), in ascending order of the labels, without `unlabelled`."""
-    _, counts = torch.unique(labels, return_counts=True)
-    indices = torch.split(labels.argsort(stable=True), counts.tolist())
-    return indices[:-1] if bool((labels == unlabelled).any()) else indices
-
-
-def missing_term_in_sums(look: SampledLines) -> Diagnosis | None:
+def missing_term_in_sums(projections: RandomProjections) -> Diagnosis | None:
     """Diagnose an error of low rank in most columns and most rows."""
-    claimed, numeric = look.projections.claimed, look.projections.numeric
-    for sample in (look.columns, look.rows):
-        random = sample[: look.random_count]
+    claimed, numeric = projections.claimed, projections.numeric
+    for sample in (projections.columns, projections.rows):
+        random = sample[: projections.random_count]
         if sum(each.right for each in random) > _MAX_RIGHT * len(random):
             return None
     rank = _rank_of_sums(claimed - numeric.value, numeric.bar)

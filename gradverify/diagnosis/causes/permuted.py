@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator
 from functools import partial
 from itertools import filterfalse
 
@@ -15,6 +14,8 @@ from gradverify.core.model.coordinates import Block
 from gradverify.diagnosis.block.arrangement import (
     ZERO_LINE,
     Arrangement,
+    Moves,
+    arrangements,
     permutations,
     plausible,
     rolls,
@@ -24,15 +25,12 @@ from gradverify.diagnosis.block.arrangement import (
 )
 from gradverify.diagnosis.block.entries import BlockEntries, Pattern, explained
 from gradverify.diagnosis.naming.wording import diagnosed
-from gradverify.diagnosis.projections.sampled_lines import SampledLines
 from gradverify.diagnosis.projections.sums import RandomProjections, holds, transposed_sums
 from gradverify.evidence import Diagnosis
 
 TRANSPOSED, SHIFTED, PERMUTED = "transposed", "shifted", "permuted"
 _TRANSPOSED = "analytic = numeric transposed: J·cotangent instead of cotangent·J"
 _SAME = 1e-4  # of the largest number: tolerance for two equal columns, or rows
-_PAIRS = 4  # columns, or rows, that must be found in another place before an order is tried
-_TRIED, _NEAR = 24, 2  # orders of rows and columns at once, which no sample can reject: number tried, distance at most
 
 
 def transposed(seen: BlockEntries) -> Diagnosis | None:
@@ -42,16 +40,14 @@ def transposed(seen: BlockEntries) -> Diagnosis | None:
         found = explained(seen, seen.numeric.T, TRANSPOSED, _TRANSPOSED) if not bool(seen.left_out.any()) else None
         if found is not None:
             return found
-    return _first_match(TRANSPOSED, seen, transpositions(seen.block))
+    return _first_match(TRANSPOSED, seen, arrangements(seen.block, transpositions))
 
 
 def shifted(seen: BlockEntries) -> Diagnosis | None:
     """Detect a shift by one index along a dimension, cyclic or with zeros filled in."""
-    cyclic = (candidate for candidate in _of_several_lines(seen, rolls(seen.block)) if is_shift(candidate))
+    cyclic = (candidate for candidate in _of_several_lines(seen, rolls) if is_shift(candidate))
     zero_filled = (
-        candidate
-        for candidate in _of_several_lines(seen, shifts(seen.block))
-        if not _is_mostly_vacated(seen, candidate)
+        candidate for candidate in _of_several_lines(seen, shifts) if not _is_mostly_vacated(seen, candidate)
     )
     return _first_match(SHIFTED, seen, cyclic) or _first_match(SHIFTED, seen, zero_filled)
 
@@ -63,14 +59,14 @@ def is_shift(arrangement: Arrangement) -> bool:
 
 def permuted(seen: BlockEntries) -> Diagnosis | None:
     """Detect a claimed Jacobian that is the numeric one with its rows or columns in another order."""
-    found = _first_match(PERMUTED, seen, _of_several_lines(seen, rolls(seen.block)))
+    found = _first_match(PERMUTED, seen, _of_several_lines(seen, rolls))
     return found if found is not None else _first_match(PERMUTED, seen, permutations(seen))
 
 
-def _of_several_lines(seen: BlockEntries, candidates: Iterator[Arrangement]) -> Iterator[Arrangement]:
-    """Yield candidates that permute several nonzero lines; a single line always matches some roll."""
+def _of_several_lines(seen: BlockEntries, moves: Moves) -> Iterator[Arrangement]:
+    """Yield arrangements of several nonzero lines; a single line always matches some roll."""
     columns, rows = (int(seen.nonzero.any(across).sum()) > 1 for across in (0, 1))
-    for candidate in candidates:
+    for candidate in arrangements(seen.block, moves):
         if (columns and candidate.columns is not None) or (rows and candidate.rows is not None):
             yield candidate
 
@@ -100,103 +96,49 @@ def _of_several_values(seen: BlockEntries) -> bool:
     return bool(values.numel()) and len(torch.unique((values / (_SAME * values.abs().max())).round())) > 2
 
 
-def rearranged_in_sums(look: SampledLines) -> Diagnosis | None:
+def rearranged_in_sums(projections: RandomProjections) -> Diagnosis | None:
     """Diagnose exchanged dimensions of a gradient or a cotangent, a transposed Jacobian, a shift, or another order."""
-    block, find = look.projections.block, partial(_first_in_sums, look, _found_columns(look), _found_rows(look))
+    block, find = projections.block, partial(_first_in_sums, projections)
     return (
-        find(TRANSPOSED, transpositions(block))
-        or _transposed_jacobian(look.projections)
-        or find(SHIFTED, filter(is_shift, rolls(block)))
-        or find(PERMUTED, filterfalse(is_shift, rolls(block)))
+        find(TRANSPOSED, arrangements(block, transpositions))
+        or _transposed_jacobian(projections)
+        or find(SHIFTED, filter(is_shift, arrangements(block, rolls)))
+        or find(PERMUTED, filterfalse(is_shift, arrangements(block, rolls)))
     )
 
 
-def _first_in_sums(
-    look: SampledLines,
-    columns: Sequence[tuple[int, int]],
-    rows: Sequence[tuple[int, int]],
-    cause: str,
-    candidates: Iterator[Arrangement],
-) -> Diagnosis | None:
-    """Return the diagnosis of the first arrangement that fits the sample and then the projections.
-
-    `columns` and `rows` are pairs of claimed and numeric ones that are equal.
-    """
-    tried = 0
-    for arrangement in candidates:
-        if arrangement.rows is None or arrangement.columns is None:
-            pairs = columns if arrangement.rows is None else rows
-            order = arrangement.columns if arrangement.rows is None else arrangement.rows
-            assert order is not None
-            plausible = len(pairs) >= _PAIRS and all(int(order[claimed]) == numeric for claimed, numeric in pairs)
-        else:
-            plausible = arrangement.distance <= _NEAR and tried < _TRIED
-            plausible = plausible and _fits_columns(look, arrangement.rows, arrangement.columns)
-            tried += plausible
-        if plausible and _explains(look.projections, arrangement):
-            return Diagnosis(cause=cause, explanation=arrangement.text, share=1.0)
+def _first_in_sums(projections: RandomProjections, cause: str, candidates: Iterator[Arrangement]) -> Diagnosis | None:
+    """Return the diagnosis of the first arrangement that fits the sampled columns and then the projections."""
+    of, wrt = projections.block.of, projections.block.wrt
+    for each in candidates:
+        pattern = Pattern(rows=_coordinates(of, each.rows), columns=_coordinates(wrt, each.columns))
+        found = diagnosed(cause, each.text, projections.agrees(pattern) if _fits_columns(projections, each) else None)
+        if found is not None:
+            return found
     return None
 
 
-def _fits_columns(look: SampledLines, rows: Tensor, columns: Tensor) -> bool:
-    """True unless a sampled column shows that claimed entry (o, i) is not numeric entry (rows[o], columns[i])."""
-    of, wrt = look.projections.block.of, look.projections.block.wrt
-    weights, claimed = look.projections.cotangents[:, of.coordinates], look.projections.vjps[:, wrt.coordinates]
-    for column in look.columns:
-        here = (columns == column.position).nonzero().squeeze(1)
-        if column.entries is None or not len(here):
-            continue
-        values, bars = (each[of.coordinates][rows] for each in (column.entries.value, column.entries.bar))
+def _fits_columns(projections: RandomProjections, arrangement: Arrangement) -> bool:
+    """True if an arrangement turns the sampled columns that are wrong into claimed ones, and there are some."""
+    of, wrt = projections.block.of, projections.block.wrt
+    weights, claimed = projections.cotangents[:, of.coordinates], projections.vjps[:, wrt.coordinates]
+    wrong = [column for column in projections.columns if column.wrong and column.entries is not None]
+    for column in wrong:
+        assert column.entries is not None
+        values, bars = column.entries.value[of.coordinates], column.entries.bar[of.coordinates]
+        if arrangement.rows is not None:
+            values, bars = values[arrangement.rows], bars[arrangement.rows]
+        at = column.position
+        if arrangement.columns is not None:
+            at = int((arrangement.columns == at).nonzero())
         allowed = BAR_FACTOR * weights.abs() @ bars + _SAME * column.numeric.abs().max()
-        if bool(((claimed[:, here[0]] - weights @ values).abs() > allowed).any()):
+        if bool(((claimed[:, at] - weights @ values).abs() > allowed).any()):
             return False
-    return True
-
-
-def _explains(projections: RandomProjections, arrangement: Arrangement) -> bool:
-    """True if the projections agree with the arrangement; the first direction is tested alone, to save forwards."""
-    pattern = Pattern(
-        rows=_coordinates(projections.block.of, arrangement.rows),
-        columns=_coordinates(projections.block.wrt, arrangement.columns),
-    )
-    first_direction = replace(
-        projections,
-        directions=projections.directions[:1],
-        slopes=projections.slopes[:1],
-        claimed=projections.claimed[:, :1],
-        rounding=projections.rounding[:, :1],
-        error_size=projections.error_size[:, :1],
-    )
-    return first_direction.agrees(pattern) is not None and projections.agrees(pattern) is not None
+    return bool(wrong)
 
 
 def _coordinates(block: Block, order: Tensor | None) -> Tensor | None:
     return None if order is None else block.start + block.step * order
-
-
-def _found_columns(look: SampledLines) -> list[tuple[int, int]]:
-    """Return (claimed column, equal numeric column) for each sampled column that equals exactly one claimed column."""
-    claimed = look.projections.vjps[:, look.projections.block.wrt.coordinates]
-    return [
-        (place, column.position)
-        for column in look.columns
-        for place in _only_equal(column.numeric, claimed, column.bar.unsqueeze(1))
-    ]
-
-
-def _found_rows(look: SampledLines) -> list[tuple[int, int]]:
-    """Return (claimed row, equal numeric row) for each sampled row that equals exactly one numeric row."""
-    at = look.projections.block.of.coordinates
-    numeric = torch.stack([found.value[at] for found in look.projections.slopes])  # (L, p)
-    bar = torch.stack([found.bar[at] for found in look.projections.slopes])
-    return [(row.position, place) for row in look.rows for place in _only_equal(row.claimed, numeric, bar)]
-
-
-def _only_equal(values: Tensor, candidates: Tensor, bar: Tensor) -> list[int]:
-    """Return the only one of the candidates (k, N) that equals nonzero `values` (k,) within `bar`; [] otherwise."""
-    near = (candidates - values.unsqueeze(1)).abs() <= BAR_FACTOR * bar + _SAME * values.abs().max()
-    places: list[int] = near.all(0).nonzero().flatten().tolist()
-    return places if len(places) == 1 and bool((values != 0).any()) else []
 
 
 def _transposed_jacobian(projections: RandomProjections) -> Diagnosis | None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -9,21 +12,17 @@ from gradverify.core.estimate.samples import Estimate
 from gradverify.core.model.coordinates import total
 from gradverify.diagnosis.block.entries import BlockEntries, has_factor, ratio_of
 from gradverify.diagnosis.block.relation import factor_in_words, share_inside
-from gradverify.diagnosis.naming.region import count_text
 from gradverify.diagnosis.naming.variables import Axis, block_along, broadcast_along
 from gradverify.diagnosis.naming.wording import differ_text, element_name, listed
-from gradverify.diagnosis.projections.sampled_lines import SampledLines
 from gradverify.diagnosis.projections.sums import (
-    ProjectedPart,
     RandomProjections,
     SampledLine,
-    is_right,
+    holds,
     lines,
     ratio_of_sums,
-    sums_outside,
     sums_over_lines,
 )
-from gradverify.evidence import Diagnosis
+from gradverify.evidence import Diagnosis, WrongBlock
 
 SINGLE_ELEMENTS = "single-elements"
 MAX_WRONG = 3  # wrong entries, or wrong elements, at most
@@ -61,13 +60,17 @@ def _few_wrong(seen: BlockEntries, axis: Axis, limit: int) -> Tensor | None:
 
 def _wrong_entries(seen: BlockEntries) -> Diagnosis | None:
     count = int(seen.wrong.sum())
-    right = int((~seen.zero & ~seen.wrong).sum())
+    right = int((seen.nonzero & ~seen.wrong).sum())
     if count > MAX_WRONG or right < (1 if count == 1 else RIGHT_PER_WRONG * count):
         return None
-    wrong = seen.wrong.nonzero().tolist()
-    words = [f"{element_name(seen.block.of, row)} by {element_name(seen.block.wrt, column)}" for row, column in wrong]
-    text = f"{differ_text(count, seen.wrong.numel(), 'entries')}: {listed(words)}"
-    return Diagnosis(cause=SINGLE_ELEMENTS, explanation=text, share=1.0)
+    return _listed_entries(seen.block, seen.wrong.nonzero().tolist())
+
+
+def _listed_entries(site: WrongBlock, wrong: Sequence[Sequence[int]], bound: str = "") -> Diagnosis:
+    """Return the diagnosis that only these entries are wrong, (row, column) each."""
+    words = [f"{element_name(site.of, row)} by {element_name(site.wrt, column)}" for row, column in wrong]
+    count = differ_text(len(wrong), total(site.of.shape) * total(site.wrt.shape), "entries")
+    return Diagnosis(cause=SINGLE_ELEMENTS, explanation=f"{bound}{count}: {listed(words)}", share=1.0)
 
 
 def _wrong_elements(seen: BlockEntries, axis: Axis) -> Diagnosis | None:
@@ -78,21 +81,31 @@ def _wrong_elements(seen: BlockEntries, axis: Axis) -> Diagnosis | None:
         return None
     positions = wrong.nonzero().flatten().tolist()
     places = torch.arange(len(wrong), device=wrong.device)
-    factor_texts = [_factor_text(seen, broadcast_along(axis, places == at)) for at in positions]
-    if axis is Axis.OUTPUT and "" in factor_texts:
+    factors = [_factor_text(seen, broadcast_along(axis, places == at)) for at in positions]
+    if axis is Axis.OUTPUT and "" in factors:
         return None
-    block = block_along(seen.block, axis)
-    words = [f"{element_name(block, at)}{factor_text}" for at, factor_text in zip(positions, factor_texts, strict=True)]
-    text = f"{count_text(axis, wrong)}, in all entries: {listed(words)}"
+    return _listed_elements(seen.block, axis, positions, factors, share)
+
+
+def _listed_elements(
+    site: WrongBlock, axis: Axis, positions: Sequence[int], factors: Sequence[str], share: float
+) -> Diagnosis:
+    """Return the diagnosis that all entries of these elements are wrong, each by its factor in words, "" if unknown."""
+    block, noun = block_along(site, axis), "elements" if axis is Axis.INPUT else "outputs"
+    words = [
+        f"{element_name(block, at)}{f', where analytic = {factor}' if factor else ''}"
+        for at, factor in zip(positions, factors, strict=True)
+    ]
+    text = f"{differ_text(len(positions), total(block.shape), noun)}, in all entries: {listed(words)}"
     return Diagnosis(cause=SINGLE_ELEMENTS, explanation=text, share=share)
 
 
 def _factor_text(seen: BlockEntries, inside: Tensor) -> str:
-    """Return ", where analytic = 1.3 × numeric" if one factor holds in all wrong entries `inside`, else ""."""
+    """Return the factor claimed / numeric of all wrong entries `inside` in words, "" if there is no single factor."""
     ratio = ratio_of(seen, inside.expand_as(seen.wrong))
     if ratio is None or not has_factor(seen, inside.expand_as(seen.wrong), ratio.value):
         return ""
-    return f", where analytic = {factor_in_words(ratio)[1]}" if ratio.value else ", where analytic = 0"
+    return factor_in_words(ratio)[1]
 
 
 def one_element(projections: RandomProjections) -> Diagnosis | None:
@@ -100,32 +113,30 @@ def one_element(projections: RandomProjections) -> Diagnosis | None:
     return _elements_in_sums(projections, range(1, 2))
 
 
-def few_elements(look: SampledLines) -> Diagnosis | None:
+def few_elements(projections: RandomProjections) -> Diagnosis | None:
     """Diagnose an error in two or three inputs, or outputs, whose entries are wrong by one factor each."""
-    return _elements_in_sums(look.projections, range(2, MAX_WRONG + 1))
+    return _elements_in_sums(projections, range(2, MAX_WRONG + 1))
+
+
+def one_entry(projections: RandomProjections) -> Diagnosis | None:
+    """Diagnose an error in a single entry."""
+    return few_entries(projections) if projections.block.wrong_entries.total == 1 else None
 
 
 def few_entries(projections: RandomProjections) -> Diagnosis | None:
     """Diagnose an error in at most three entries: without them, the projections agree."""
-    found = projections.block.wrong_entries
-    of, wrt = projections.block.of, projections.block.wrt
+    site, found = projections.block, projections.block.wrong_entries
     count = len(found.error)
     if not 1 <= count <= MAX_WRONG or found.total != count:
         return None
-    error = (found.analytic - found.numeric).to(projections.block.device)
-    given = projections.cotangents[:, of.coordinates][:, found.output]  # (K, e)
-    tangents = projections.directions[:, wrt.coordinates][:, found.input]  # (L, e)
+    error = (found.analytic - found.numeric).to(site.device)
+    given = projections.cotangents[:, site.of.coordinates][:, found.output]  # (K, e)
+    tangents = projections.directions[:, site.wrt.coordinates][:, found.input]  # (L, e)
     explained = (given * error) @ tangents.T
-    numeric = Estimate(value=projections.numeric.value + explained, bar=projections.numeric.bar)
-    if not is_right(projections, ProjectedPart(claimed=projections.claimed, numeric=numeric)):
+    if not holds(projections, replace(projections.numeric, value=projections.numeric.value + explained)):
         return None
-    words = [
-        f"{element_name(of, row)} by {element_name(wrt, column)}"
-        for row, column in sorted(zip(found.output.tolist(), found.input.tolist(), strict=True))
-    ]
-    bound = "" if projections.block.wrong_places_complete else "at least "  # projections may miss a small error
-    text = f"{bound}{differ_text(count, total(of.shape) * total(wrt.shape), 'entries')}: {listed(words)}"
-    return Diagnosis(cause=SINGLE_ELEMENTS, explanation=text, share=1.0)
+    bound = "" if site.wrong_places_complete else "at least "  # projections may miss a small error
+    return _listed_entries(site, sorted(zip(found.output.tolist(), found.input.tolist(), strict=True)), bound)
 
 
 def _elements_in_sums(projections: RandomProjections, counts: range) -> Diagnosis | None:
@@ -139,26 +150,21 @@ def _along(projections: RandomProjections, axis: Axis, counts: range) -> Diagnos
     if len(places) not in counts or total(block.shape) < (1 + RIGHT_PER_WRONG) * len(places):
         return None
     found_lines = lines(projections, axis, places)
-    outside = sums_outside(projections, sums_over_lines(projections, axis, found_lines))
-    others_are_zero = bool((outside.claimed.abs() <= projections.rounding).all())
-    if others_are_zero or not is_right(projections, outside):
+    part = sums_over_lines(projections, axis, found_lines)
+    others_are_zero = bool(((projections.claimed - part.claimed).abs() <= projections.rounding).all())
+    if others_are_zero or not part.is_right_outside():
         return None
     factors = list(map(_factor_of_line, found_lines))
-    if "" in factors:
-        return None
-    words = [f"{element_name(block, at)}, where analytic = {each}" for at, each in zip(places, factors, strict=True)]
-    noun = "elements" if axis is Axis.INPUT else "outputs"
-    text = f"{differ_text(len(places), total(block.shape), noun)}, in all entries: {listed(words)}"
-    return Diagnosis(cause=SINGLE_ELEMENTS, explanation=text, share=1.0)
+    return None if "" in factors else _listed_elements(projections.block, axis, places, factors, 1.0)
 
 
 def _factor_of_line(line: SampledLine) -> str:
     """Return the factor claimed / numeric of all entries of a line in words, "" if there is no single factor."""
     claimed, numeric, bar = line.claimed, line.numeric, line.bar
-    found = ratio_of_sums(ProjectedPart(claimed=claimed, numeric=Estimate(value=numeric, bar=bar)))
+    found = ratio_of_sums(claimed, Estimate(value=numeric, bar=bar))
     if found is None or not bool((numeric != 0).all()):
         return ""
     slack = torch.minimum(10 * bar, 0.1 * (claimed - numeric).abs())
     if bool(((claimed - found.value * numeric).abs() > slack + _SAME_FACTOR * (claimed - numeric).abs()).any()):
         return ""
-    return factor_in_words(found)[1] if found.value else "0"
+    return factor_in_words(found)[1]

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gradverify.core.model.generators import random_magnitudes
 from gradverify.diagnosis.block.entries import BlockEntries
-from gradverify.diagnosis.block.relation import multiple_of_cotangent
+from gradverify.diagnosis.block.relation import claims_in_words, multiple_of_cotangent
 from gradverify.diagnosis.block.shifted_problem import outputs_at
 from gradverify.diagnosis.naming.variables import input_and_output_values
 from gradverify.diagnosis.naming.wording import differ_text
@@ -43,7 +43,7 @@ def straight_through(seen: BlockEntries) -> Diagnosis | None:
     multiple = multiple_of_cotangent(seen, seen.wrong.any(0))
     count = differ_text(int(wrong.sum()), len(wrong), "elements")
     text = (
-        f"{count}; {seen.block.of.name} moves in jumps only, analytic {f'= {multiple}' if multiple else '≠ 0'}: "
+        f"{count}; {seen.block.of.name} moves in jumps only, {claims_in_words(multiple)}: "
         "a straight-through estimator; where it is meant, `surrogate` names the function that backward is for"
     )
     return Diagnosis(cause=STRAIGHT_THROUGH, explanation=text, share=1.0)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from gradverify.diagnosis.block.entries import BlockEntries
 from gradverify.diagnosis.causes.missing_term import rank_of
+from gradverify.diagnosis.naming.wording import dimensions_text
 from gradverify.evidence import Diagnosis, Evidence
 
 WRONG_AXIS = "wrong-axis"
@@ -37,13 +38,13 @@ def wrong_axis(seen: BlockEntries) -> Diagnosis | None:
     if numeric is None or claimed is None or numeric == claimed:
         return None
     extra, lost = numeric.dimensions - claimed.dimensions, claimed.dimensions - numeric.dimensions
-    name = seen.block.wrt.name
     if not extra:
         return None  # missing entries are reported by other causes
+    name, text = seen.block.wrt.name, f"backward sums along {dimensions_text(sorted(extra))}"
     if lost:
-        text = f"elements go together along {_named(lost)} of {name}, and backward sums along {_named(extra)}"
+        text = f"elements go together along {dimensions_text(sorted(lost))} of {name}, and {text}"
     elif _is_low_rank_across(seen, numeric, claimed):
-        text = f"backward sums along {_named(extra)} of {name} too, where every place has outputs of its own"
+        text = f"{text} of {name} too, where every place has outputs of its own"
     else:
         return None
     return Diagnosis(cause=WRONG_AXIS, explanation=text, share=1.0)
@@ -102,8 +103,3 @@ def _is_low_rank_across(seen: BlockEntries, numeric: _Matched, claimed: _Matched
 def _rank(matrix: Tensor) -> int:
     """Return the numerical rank of the leading _MAX_SIZE rows and columns."""
     return rank_of(torch.linalg.svdvals(matrix[:_MAX_SIZE, :_MAX_SIZE]))
-
-
-def _named(dimensions: set[int]) -> str:
-    ordered = [str(dimension) for dimension in sorted(dimensions)]
-    return f"dimension{'s' if len(ordered) > 1 else ''} {' and '.join(ordered)}"

@@ -9,7 +9,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from gradverify.diagnosis.block.entries import BlockEntries, Ratio, explained, ratio_of
+from gradverify.diagnosis.block.entries import BlockEntries, explained, ratio_of
 from gradverify.diagnosis.block.relation import confined_to_region, factor_in_words
 from gradverify.diagnosis.block.structure import (
     AxisMasks,
@@ -103,13 +103,9 @@ def _explained(seen: BlockEntries, sided: AxisMasks, region: Region) -> Diagnosi
     inner, outer = ratio_of(seen, inside), ratio_of(seen, ~inside)
     if inner is None or outer is None:
         return None
-    factors = [_named(ratio) for ratio in (inner, outer)]
+    factors = [factor_in_words(ratio) for ratio in (inner, outer)]
     predicted = torch.where(inside, factors[0][0], factors[1][0]) * seen.numeric
     text = f"all elements differ; analytic = {factors[0][1]} where {region.text} and {factors[1][1]} elsewhere"
     swapped = abs(inner.value * outer.value - 1.0) <= _SAME
     interpretation = ": one branch has the slope of the other" if swapped else ""
     return explained(seen, predicted, WRONG_BRANCH, text + interpretation, max(abs(factor) for factor, _ in factors))
-
-
-def _named(ratio: Ratio) -> tuple[float, str]:
-    return factor_in_words(ratio) if ratio.value else (0.0, "0")

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from gradverify.core.model.coordinates import Block, flatten, total
 from gradverify.core.model.tape import is_intact, record
+from gradverify.diagnosis.naming.wording import dimensions_text
 from gradverify.evidence import WrongBlock
 
 _DIMENSIONS = 6  # of the output or input at most: every choice of its dimensions is tried
@@ -111,9 +112,8 @@ def _broadcasts(tensor: Tensor, block: Block) -> Iterator[tuple[str, Tensor]]:
             full = [1] * len(block.shape)
             for at, length in zip(chosen, shape, strict=True):
                 full[at] = length
-            along = [str(at) for at, length in zip(chosen, shape, strict=True) if length > 1]
-            where = f" along dimension{'s' if len(along) > 1 else ''} {' and '.join(along)}"
-            yield where, tensor.reshape(full).expand(block.shape).reshape(size)
+            along = dimensions_text(at for at, length in zip(chosen, shape, strict=True) if length > 1)
+            yield f" along {along}", tensor.reshape(full).expand(block.shape).reshape(size)
 
 
 def variables(evidence: WrongBlock, axis: Axis) -> tuple[Variable, ...]:
@@ -156,27 +156,11 @@ def input_and_output_values(evidence: WrongBlock) -> tuple[Tensor, Tensor]:
     return point.to(device), flatten(output.tensor for output in tape.outputs).to(device)
 
 
-def slice_of(blocks: Sequence[Block], tensor: int) -> slice:
-    """Return the slice of coordinates of the tensor with this number."""
-    parts = [block for block in blocks if block.tensor == tensor]
-    return slice(min(block.start for block in parts), max(block.stop for block in parts))
-
-
-def name_of(blocks: Sequence[Block], tensor: int) -> str:
-    """Return the name of the tensor with this number, without ".real" or ".imag"."""
-    first = next(block for block in blocks if block.tensor == tensor)
-    return first.name if first.step == 1 else first.name.rpartition(".")[0]
-
-
-def numbers_of(blocks: Sequence[Block]) -> list[int]:
-    """Return the numbers of the tensors of these blocks, in ascending order."""
-    return sorted({block.tensor for block in blocks})
-
-
 def whole_tensor(blocks: Sequence[Block], tensor: int) -> Block:
-    """Return the tensor with this number as one block: both parts if it is complex."""
-    place, first = slice_of(blocks, tensor), next(block for block in blocks if block.tensor == tensor)
-    return replace(first, start=place.start, stop=place.stop, step=1)
+    """Return the tensor with this number as one block: both parts, under a common name, if it is complex."""
+    parts = [block for block in blocks if block.tensor == tensor]
+    name = parts[0].name if parts[0].step == 1 else parts[0].name.rpartition(".")[0]
+    return replace(parts[0], name=name, start=min(part.start for part in parts), stop=parts[-1].stop, step=1)
 
 
 def all_of(blocks: Sequence[Block]) -> Block:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from decimal import ROUND_CEILING, Context
 
 from gradverify.core.model.coordinates import Block, unravel
@@ -51,3 +51,14 @@ def differ_text(wrong: int, total: int, noun: str) -> str:
 def rounded_up(value: float) -> str:
     """Return a positive number rounded up to one significant digit: "4e-06" for 3.2e-6."""
     return f"{float(Context(prec=1, rounding=ROUND_CEILING).create_decimal(repr(value))):.1g}"
+
+
+def dimensions_text(dimensions: Iterable[int]) -> str:
+    """Return "dimension 1" or "dimensions 0 and 1"."""
+    numbers = list(map(str, dimensions))
+    return f"dimension{'s' if len(numbers) > 1 else ''} {listed(numbers)}"
+
+
+def dimension_words(shape: Sequence[int], dimension: int) -> str:
+    """Return " along dimension 1", or "" for a vector."""
+    return f" along dimension {dimension}" if len(shape) > 1 else ""

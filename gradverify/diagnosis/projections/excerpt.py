@@ -16,7 +16,7 @@ from torch import Generator, Tensor
 
 from gradverify.core.model.coordinates import Block
 from gradverify.core.model.problem import Bound, Meter, Primal, Problem, call, fresh
-from gradverify.core.strategy.sparsity import InputOutputPattern, patterns_by_input
+from gradverify.core.strategy.sparsity import InputOutputPattern, Window, patterns_by_input
 from gradverify.evidence import LargeBlock
 
 _OUTPUTS, _INPUTS = 600, 2_000  # largest numbers of outputs and inputs of an excerpt
@@ -44,33 +44,8 @@ class _Cut:
     sizes: tuple[int, ...]  # what is left of the frame's dimensions
 
     @property
-    def inputs(self) -> int:
-        """Number of entries left of all inputs."""
-        return sum(math.prod(left) for left in self._lefts())
-
-    @property
-    def outputs(self) -> int:
-        """Number of entries left of the output."""
-        return 1 if self.scalar else math.prod(self.sizes)
-
-    @property
-    def moves(self) -> int:
-        """Number of column groups needed, if entries cut with the frame share them."""
-        pairs = zip(self._lefts(), self.along, strict=True)
-        return sum(
-            math.prod(
-                size for size, dimension in zip(left, along, strict=True) if dimension is None or not self.separable
-            )
-            for left, along in pairs
-        )
-
-    def is_small(self) -> bool:
-        """True if all entries of the excerpt's Jacobian can be compared."""
-        few = self.inputs <= _INPUTS and self.outputs <= _OUTPUTS and self.moves * self.outputs <= _ENTRIES
-        return few and (not self.scalar or self.moves <= _MOST_SCALAR)
-
-    def _lefts(self) -> list[tuple[int, ...]]:
-        """Return the shapes of the inputs after the cut."""
+    def left(self) -> list[tuple[int, ...]]:
+        """The shapes of the inputs after the cut."""
         return [
             tuple(
                 size if dimension is None else self.sizes[dimension]
@@ -78,6 +53,22 @@ class _Cut:
             )
             for shape, along in zip(self.shapes, self.along, strict=True)
         ]
+
+    @property
+    def moves(self) -> int:
+        """Number of column groups needed, if entries cut with the frame share them."""
+        return sum(
+            math.prod(
+                size for size, dimension in zip(left, along, strict=True) if dimension is None or not self.separable
+            )
+            for left, along in zip(self.left, self.along, strict=True)
+        )
+
+    def is_small(self, most: int) -> bool:
+        """True if all entries of the excerpt's Jacobian can be compared, and it has at most `most` inputs."""
+        inputs, outputs = sum(map(math.prod, self.left)), 1 if self.scalar else math.prod(self.sizes)
+        few = inputs <= most and outputs <= _OUTPUTS and self.moves * outputs <= _ENTRIES
+        return few and (not self.scalar or self.moves <= _MOST_SCALAR)
 
 
 def excerpts(sums: LargeBlock, count: int, most: int) -> Iterator[Problem]:
@@ -113,7 +104,7 @@ def _cut(sums: LargeBlock, most: int) -> _Cut | None:
     along = tuple(_corresponding(link, of.shape) for link in links) or _as_shaped(frame, shapes)
     separable = bool(links) and all(link.changed for link in links)
     cut = _Cut(frame=frame, scalar=scalar, separable=separable, shapes=shapes, along=along, sizes=frame.shape)
-    while not cut.is_small() or cut.inputs > most:
+    while not cut.is_small(most):
         sizes = list(cut.sizes)
         longest = max(_cuttable(cut), key=sizes.__getitem__, default=None)
         if longest is None:
@@ -160,17 +151,16 @@ def _corresponding(link: InputOutputPattern, shape: Sequence[int]) -> tuple[int 
     """
     if not link.changed and tuple(link.source.shape) == tuple(shape):
         return tuple(range(len(shape)))
-    found: list[int | None] = []
-    for size, window in zip(link.source.shape, link.windows, strict=True):
+
+    def corresponds(size: int, window: Window) -> bool:
         index = torch.arange(size)
-        corresponds = (
-            window is not None
-            and shape[window.dimension] == size
-            and torch.equal(window.first, index)
-            and torch.equal(window.last, index)
-        )
-        found.append(window.dimension if window is not None and corresponds else None)
-    return tuple(found)
+        same = torch.equal(window.first, index) and torch.equal(window.last, index)
+        return same and shape[window.dimension] == size
+
+    return tuple(
+        window.dimension if window is not None and corresponds(size, window) else None
+        for size, window in zip(link.source.shape, link.windows, strict=True)
+    )
 
 
 def _picked(sums: LargeBlock, frame: Block, dimension: int, count: int, generator: Generator) -> Tensor:
@@ -237,10 +227,6 @@ def _cut_bound(
     value = entry.value
     if not isinstance(value, Tensor) or value.layout is not torch.strided:
         return entry
-    for shape_of_cut, indices in (
-        (torch.Size(shape), kept),
-        *((point.shape, indices_of_input) for point, indices_of_input in zip(points, places, strict=True)),
-    ):
-        if value.shape == shape_of_cut and indices:
-            return replace(entry, value=value[_grid(indices, value)])
-    return entry
+    cuts = ((tuple(shape), kept), *((tuple(point.shape), place) for point, place in zip(points, places, strict=True)))
+    indices = next((indices for cut, indices in cuts if cut == tuple(value.shape) and indices), ())
+    return replace(entry, value=value[_grid(indices, value)]) if indices else entry

@@ -6,8 +6,9 @@ it holds in some columns is not enough.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -17,11 +18,13 @@ from gradverify.core.backward.vjps import row
 from gradverify.core.decide.compare import relative_tolerance
 from gradverify.core.decide.context import MeasuredProblem
 from gradverify.core.estimate.samples import BAR_FACTOR, Estimate
-from gradverify.core.model.coordinates import Block, zero_outside
+from gradverify.core.model.coordinates import Block, total, zero_outside
 from gradverify.core.model.magnitudes import all_set, any_set
 from gradverify.core.strategy.random_sums import TERM_ROUNDING, best_slope, random_vectors, sums_of_slopes
 from gradverify.diagnosis.block.entries import BlockEntries, Pattern, Ratio
-from gradverify.diagnosis.naming.variables import Axis
+from gradverify.diagnosis.block.relation import multiple_in_words
+from gradverify.diagnosis.naming.constants import common_value
+from gradverify.diagnosis.naming.variables import Axis, block_along
 from gradverify.evidence import LargeBlock
 
 _COTANGENTS = 4  # of each of the two kinds of weights
@@ -29,10 +32,27 @@ _TANGENTS = 5  # with inputs weighted by their length scales; one more direction
 _ROUNDINGS = 10  # eps of backward's dtype: rounding of a sum, of the root sum of squares of its terms
 _CLOSE = 1e-3  # of the usual error of a sum: a true pattern leaves less
 _CAP = 0.1  # of the usual error of a sum: the most that is put down to measurement errors
+_RANDOM = 16  # sampled columns, and rows, that are chosen at random
+_KNOWN = 8  # sampled columns, and rows, that are known to be wrong
+_SAME = 1e-6  # relative tolerance for multiples of the cotangent
+_EVERY = slice(None)
 _SHOWS = 0.5  # of the values compared: if more is allowed, an error might not show
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SampledLine:
+    """One column of the block summed with the cotangents, or one row summed along the directions."""
+
+    position: int  # position of the input, or output, in the block
+    claimed: Tensor  # (K,) cotangent · column, by vjps; (L,) row · direction, by a vjp
+    numeric: Tensor  # the same, measured
+    bar: Tensor  # error bars of `numeric`
+    wrong: bool
+    right: bool  # both False if an error might not show
+    entries: Estimate | None = None  # (m,) the measured entries of a column; a row's are not measured one by one
+
+
+@dataclass(frozen=True, kw_only=True)
 class RandomProjections:
     """A block with K cotangents and L directions over all of it, and both sides of the sum for each pair."""
 
@@ -57,15 +77,60 @@ class RandomProjections:
 
     def ratio(self) -> Ratio | None:
         """Return the median of claimed / numeric over the best measured sums; None if no sum is finite and nonzero."""
-        return ratio_of_sums(ProjectedPart(claimed=self.claimed, numeric=self.numeric))
+        return ratio_of_sums(self.claimed, self.numeric)
 
     def agrees(self, pattern: Pattern) -> float | None:
-        """Return 1 if the pattern holds in the whole block, else None; costs forwards only if it changes columns."""
-        return 1.0 if holds(self, _predicted_sums(self, pattern)) else None
+        """Return 1 if the pattern holds in the whole block, else None.
+
+        Costs forwards only if it changes columns, and none after the first direction that contradicts it.
+        """
+        one_by_one = (slice(at, at + 1) for at in range(len(self.directions)))
+        fits = (holds(self, _predicted_sums(self, pattern, along), along=along) for along in one_by_one)
+        return 1.0 if all(fits) else None
+
+    def shows_constant(self, constant: Tensor) -> bool:
+        """True if `constant` (n,), added to every gradient, is a visible part of the errors."""
+        return any_set(self.along_directions(constant).abs() > _CLOSE * self.error_size)
+
+    def random_vjps(self) -> Iterator[Tensor]:
+        """Yield the vjps (n,) of the cotangents."""
+        return iter(self.vjps)
+
+    def relative_error(self) -> float:
+        """Return the norm of the errors of the sums, relative to that of the measured sums."""
+        error = torch.linalg.vector_norm(self.claimed - self.numeric.value)
+        return float(error / torch.linalg.vector_norm(self.numeric.value))
+
+    def along_directions(self, gradient: Tensor) -> Tensor:
+        """Return the sums (L,) of a gradient (n,) by the block's input along the directions."""
+        return self.directions[:, self.block.wrt.coordinates] @ gradient
 
     def over(self, of: Block, wrt: Block) -> RandomProjections:
         """Return random sums over other tensors; costs as much as `ask`."""
         return ask(replace(self.block, of=of, wrt=wrt))
+
+    @cached_property
+    def columns(self) -> tuple[SampledLine, ...]:
+        """A sample of the columns: `random_count` random ones first; each costs 6 forwards or more."""
+        return tuple(lines(self, Axis.INPUT, self._sample(Axis.INPUT)))
+
+    @cached_property
+    def rows(self) -> tuple[SampledLine, ...]:
+        """A sample of the rows: `random_count` random ones first; each costs a vjp."""
+        return tuple(lines(self, Axis.OUTPUT, self._sample(Axis.OUTPUT)))
+
+    @property
+    def random_count(self) -> int:
+        """The number of sampled columns, and of rows, that were chosen at random."""
+        return min(_RANDOM, total(self.block.of.shape), total(self.block.wrt.shape))
+
+    def _sample(self, axis: Axis) -> list[int]:
+        """Return positions along an axis: random ones, wrong ones, and the first, middle and last."""
+        block, found = block_along(self.block, axis), self.block.wrong_entries
+        generator = torch.Generator().manual_seed(self.block.settings.seed + 6 + axis.value)
+        size, known = total(block.shape), found.inputs if axis is Axis.INPUT else found.outputs
+        picked = torch.randperm(size, generator=generator)[: self.random_count].tolist()
+        return list(dict.fromkeys([*picked, *known.tolist()[:_KNOWN], 0, size // 2, size - 1]))
 
 
 ComparedBlock = BlockEntries | RandomProjections  # of a block that is held, or of one that is too large
@@ -105,18 +170,21 @@ def scaled(found: Estimate, factor: float) -> Estimate:
     return Estimate(value=factor * found.value, bar=abs(factor) * found.bar)
 
 
-def _predicted_sums(sketch: RandomProjections, pattern: Pattern) -> Estimate:
-    """Return the sums that the pattern predicts; costs forwards only if it changes columns."""
+def _predicted_sums(sketch: RandomProjections, pattern: Pattern, along: slice) -> Estimate:
+    """Return the sums along some directions that the pattern predicts; costs forwards only if it changes columns."""
     of, wrt = sketch.block.of, sketch.block.wrt
     weighted = sketch.cotangents[:, of.coordinates]
     weighted = weighted if pattern.by_row is None else weighted * pattern.by_row
     cotangents = _placed(weighted, sketch.cotangents.shape[1], of, pattern.rows)
-    slopes = sketch.slopes
+    slopes = sketch.slopes[along]
     if pattern.columns is not None or pattern.by_column is not None:
-        displacements = sketch.directions[:, wrt.coordinates]
+        displacements = sketch.directions[along, wrt.coordinates]
         displacements = displacements if pattern.by_column is None else displacements * pattern.by_column
         slopes = slopes_along(sketch, _placed(displacements, sketch.directions.shape[1], wrt, pattern.columns))
-    return scaled(sums_of_slopes(cotangents, slopes), pattern.factor)
+    predicted = scaled(sums_of_slopes(cotangents, slopes), pattern.factor)
+    if pattern.constant is None:
+        return predicted
+    return replace(predicted, value=predicted.value + sketch.along_directions(pattern.constant)[along])
 
 
 def transposed_sums(sketch: RandomProjections) -> Estimate:
@@ -131,19 +199,55 @@ def transposed_sums(sketch: RandomProjections) -> Estimate:
     return Estimate(value=transposed.value.T, bar=transposed.bar.T)
 
 
-def holds(sketch: RandomProjections, found: Estimate, claimed: Tensor | None = None) -> bool:
-    """True if backward's sums, or `claimed`, are the predicted ones `found` within measurement and rounding errors."""
-    sums = sketch.claimed if claimed is None else claimed
-    slack = torch.minimum(BAR_FACTOR * found.bar + sketch.rounding, _CAP * sketch.error_size)
-    return all_set((sums - found.value).abs() <= slack + _CLOSE * sketch.error_size)
+def holds(sketch: RandomProjections, found: Estimate, claimed: Tensor | None = None, along: slice = _EVERY) -> bool:
+    """True if backward's sums along some directions are the predicted ones `found`, within measurement and rounding.
+
+    `claimed` are other sums by vjps, in place of those over the block.
+    """
+    sums = sketch.claimed[:, along] if claimed is None else claimed
+    rounding, error_size = sketch.rounding[:, along], sketch.error_size[:, along]
+    slack = torch.minimum(BAR_FACTOR * found.bar + rounding, _CAP * error_size)
+    return all_set((sums - found.value).abs() <= slack + _CLOSE * error_size)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectedPart:
     """Both sides of the sums over the entries of some inputs or outputs of a block."""
 
+    whole: RandomProjections
     claimed: Tensor  # (K, L)
     numeric: Estimate
+    inputs: Tensor | None = None  # (n,) bool: the inputs, if it is all entries of some inputs
+
+    @property
+    def claims_nothing(self) -> bool:
+        """True if every sum of claims is zero."""
+        return not any_set(self.claimed != 0)
+
+    def ratio(self) -> Ratio | None:
+        """Return the median of claimed / numeric over the best measured sums; None if no sum is finite and nonzero."""
+        return ratio_of_sums(self.claimed, self.numeric)
+
+    def is_right_outside(self) -> bool:
+        """True if both sides of the sums over all other entries agree."""
+        whole = self.whole.numeric
+        outside = Estimate(value=whole.value - self.numeric.value, bar=whole.bar + self.numeric.bar)
+        return holds(self.whole, outside, self.whole.claimed - self.claimed)
+
+    def agrees(self, factor: float | None) -> float | None:
+        """Return 1 if these entries alone are wrong, by a factor; None for any error."""
+        fits = factor is None or holds(self.whole, scaled(self.numeric, factor), self.claimed)
+        return 1.0 if fits and self.is_right_outside() else None
+
+    def multiple_of_cotangent(self) -> str | None:
+        """Return "cotangent", or "3 × cotangent", if backward returns one multiple of it by these inputs, else None."""
+        of, wrt = self.whole.block.of, self.whole.block.wrt
+        if self.inputs is None or of.shape != wrt.shape:
+            return None
+        given = self.whole.cotangents[:, of.coordinates][:, self.inputs]
+        values = (self.whole.vjps[:, wrt.coordinates][:, self.inputs] / given)[given != 0]
+        multiple = common_value(values, _SAME)
+        return multiple_in_words(multiple, "cotangent") if multiple else None
 
 
 def sums_over(sketch: RandomProjections, axis: Axis, inside: Tensor) -> ProjectedPart:
@@ -155,50 +259,26 @@ def sums_over(sketch: RandomProjections, axis: Axis, inside: Tensor) -> Projecte
         given, wrt = sketch.directions, sketch.block.wrt
         directions = _placed(given[:, wrt.coordinates] * inside, given.shape[1], wrt)
         numeric = sums_of_slopes(sketch.cotangents, slopes_along(sketch, directions))
-        return ProjectedPart(claimed=sketch.vjps @ directions.T, numeric=numeric)
+        return ProjectedPart(whole=sketch, claimed=sketch.vjps @ directions.T, numeric=numeric, inputs=inside)
     given, of = sketch.cotangents, sketch.block.of
     cotangents = _placed(given[:, of.coordinates] * inside, given.shape[1], of)
     vjps = torch.stack([row(sketch.block.backward, cotangent) for cotangent in cotangents])
-    return ProjectedPart(claimed=vjps @ sketch.directions.T, numeric=sums_of_slopes(cotangents, sketch.slopes))
+    numeric = sums_of_slopes(cotangents, sketch.slopes)
+    return ProjectedPart(whole=sketch, claimed=vjps @ sketch.directions.T, numeric=numeric)
 
 
-def sums_outside(sketch: RandomProjections, part: ProjectedPart) -> ProjectedPart:
-    """Return the sums over all entries outside the part."""
-    whole = sketch.numeric
-    numeric = Estimate(value=whole.value - part.numeric.value, bar=whole.bar + part.numeric.bar)
-    return ProjectedPart(claimed=sketch.claimed - part.claimed, numeric=numeric)
+def ratio_of_sums(claimed: Tensor, numeric: Estimate) -> Ratio | None:
+    """Return the median of claimed / numeric over the half of the sums with the smallest error bars.
 
-
-def is_right(sketch: RandomProjections, part: ProjectedPart) -> bool:
-    """True if both sides of the sums over a part agree."""
-    return holds(sketch, part.numeric, part.claimed)
-
-
-def ratio_of_sums(part: ProjectedPart) -> Ratio | None:
-    """Return the median of claimed / numeric over the half of the projections with the smallest error bars.
-
-    Returns None if no projection is finite and nonzero.
+    Returns None if no sum is finite and nonzero.
     """
-    known = torch.isfinite(part.numeric.bar) & (part.numeric.value != 0) & torch.isfinite(part.claimed)
+    known = torch.isfinite(numeric.bar) & (numeric.value != 0) & torch.isfinite(claimed)
     if not bool(known.any()):
         return None
-    numeric = part.numeric.value[known]
-    accuracy = part.numeric.bar[known] / numeric.abs()
+    accuracy = numeric.bar[known] / numeric.value[known].abs()
     best = accuracy <= accuracy.median()
-    return Ratio(value=float((part.claimed[known] / numeric)[best].median()), accuracy=float(accuracy.median()))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SampledLine:
-    """One column of the block summed with the cotangents, or one row summed along the directions."""
-
-    position: int  # position of the input, or output, in the block
-    claimed: Tensor  # (K,) cotangent · column, by vjps; (L,) row · direction, by a vjp
-    numeric: Tensor  # the same, measured
-    bar: Tensor  # error bars of `numeric`
-    wrong: bool
-    right: bool  # both False if an error might not show
-    entries: Estimate | None = None  # (m,) the measured entries of a column; a row's are not measured one by one
+    ratio = float((claimed[known] / numeric.value[known])[best].median())
+    return Ratio(value=ratio, accuracy=float(accuracy.median()))
 
 
 def lines(sketch: RandomProjections, axis: Axis, places: Sequence[int]) -> list[SampledLine]:
@@ -216,9 +296,10 @@ def sums_over_lines(sketch: RandomProjections, axis: Axis, found: Sequence[Sampl
     if axis is Axis.INPUT:
         along = sketch.directions[:, sketch.block.wrt.coordinates][:, places].T  # (c, L)
         summed = Estimate(value=numeric.T @ along, bar=bar.T @ along.abs())
-        return ProjectedPart(claimed=claimed.T @ along, numeric=summed)
+        return ProjectedPart(whole=sketch, claimed=claimed.T @ along, numeric=summed)
     weights = sketch.cotangents[:, sketch.block.of.coordinates][:, places]  # (K, r)
-    return ProjectedPart(claimed=weights @ claimed, numeric=Estimate(value=weights @ numeric, bar=weights.abs() @ bar))
+    summed = Estimate(value=weights @ numeric, bar=weights.abs() @ bar)
+    return ProjectedPart(whole=sketch, claimed=weights @ claimed, numeric=summed)
 
 
 def _placed(values: Tensor, length: int, block: Block, places: Tensor | None = None) -> Tensor:
