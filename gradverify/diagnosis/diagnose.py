@@ -21,15 +21,16 @@ from gradverify.diagnosis.causes.missing_band import missing_band
 from gradverify.diagnosis.causes.missing_broadcast_sum import missing_broadcast_sum, missing_broadcast_sum_in_sums
 from gradverify.diagnosis.causes.missing_conjugate import missing_conjugate
 from gradverify.diagnosis.causes.missing_cotangent import has_constant_part, missing_cotangent
-from gradverify.diagnosis.causes.missing_factor import missing_factor, mistaken_factor
+from gradverify.diagnosis.causes.missing_factor import (
+    claims_equal_cotangent,
+    claims_equal_tensor,
+    missing_factor,
+    mistaken_factor,
+)
 from gradverify.diagnosis.causes.missing_factor_by_slice import statistic_by_slice
 from gradverify.diagnosis.causes.missing_mask import missing_mask
 from gradverify.diagnosis.causes.missing_term import missing_path, missing_term, missing_term_in_sums
-from gradverify.diagnosis.causes.missing_term_summand import (
-    claims_equal_cotangent,
-    claims_equal_tensor,
-    missing_summand,
-)
+from gradverify.diagnosis.causes.missing_term_summand import missing_summand
 from gradverify.diagnosis.causes.outside_slopes import outside_slopes
 from gradverify.diagnosis.causes.permuted import (
     permuted,
@@ -69,11 +70,6 @@ _COUNTS = re.compile(r"[0-9][0-9,]* of [0-9][0-9,]*")
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?")
 
 
-def _mistaken_factor(entries: BlockEntries) -> Diagnosis | None:
-    found = mistaken_factor(entries)
-    return None if found is None else claims_equal_cotangent(entries) or found
-
-
 # Simplest first: patterns without a free parameter before those with one, patterns of all entries before regions, and
 # last those that explain least.
 CAUSES: tuple[tuple[str, Find], ...] = (
@@ -101,7 +97,7 @@ CAUSES: tuple[tuple[str, Find], ...] = (
     ("missing-factor", statistic_by_slice),
     ("boundary-tile", boundary_tile),
     ("wrong-branch", wrong_branch),
-    ("missing-factor", _mistaken_factor),
+    ("missing-factor", mistaken_factor),
     ("wrong-axis", wrong_axis),
     ("missing-term", missing_term),
     ("constant-factor", factor_by_slice),

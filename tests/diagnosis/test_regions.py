@@ -38,7 +38,7 @@ SPREAD = (-2.0, 0.3, 1.7, 2.4, -0.5, 1.1, -1.3, 0.8)
     ],
 )
 def test_threshold_is_simplest_number_in_gap(inner: float, outer: float, expected: float) -> None:
-    assert threshold(Gap(inner=inner, outer=outer), ()).value == expected
+    assert threshold(Gap(inner=inner, outer=outer), ()) == expected
 
 
 @pytest.mark.parametrize(
@@ -47,12 +47,12 @@ def test_threshold_is_simplest_number_in_gap(inner: float, outer: float, expecte
 )
 def test_threshold_is_printed_with_enough_digits_to_be_in_gap(inner: float, outer: float, expected: str) -> None:
     gap = Gap(inner=inner, outer=outer)
-    assert threshold_text(threshold(gap, ()).value, gap) == expected
+    assert threshold_text(threshold(gap, ()), gap) == expected
 
 
 def test_threshold_is_zero_or_argument_in_gap_if_there_is_one() -> None:
-    assert threshold(Gap(inner=1.2, outer=1.7), (0.5, 1.6)).value == 1.6
-    assert threshold(Gap(inner=-1.2, outer=1.7), (0.5,)).value == 0.0
+    assert threshold(Gap(inner=1.2, outer=1.7), (0.5, 1.6)) == 1.6
+    assert threshold(Gap(inner=-1.2, outer=1.7), (0.5,)) == 0.0
 
 
 def test_missing_mask_is_described_by_values_and_arguments() -> None:

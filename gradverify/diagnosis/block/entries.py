@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
 
@@ -155,7 +155,8 @@ def entries_of(evidence: Evidence) -> BlockEntries | None:
     claimed, numeric, bar = (matrix.masked_fill(~finite, 0.0) for matrix in (claimed, numeric, bar))
     dtypes = {primal.tensor.dtype for primal in evidence.backward.problem.primals}
     error, bars = (claimed - numeric).abs(), BAR_FACTOR * bar
-    rounded = bars + _ROUNDINGS * _eps(dtypes) * claimed.abs() + _sum_rounding(claimed)
+    eps = max((torch.finfo(dtype).eps for dtype in dtypes), default=torch.finfo(torch.float64).eps)
+    rounded = bars + _ROUNDINGS * eps * claimed.abs() + _sum_rounding(claimed)
     allowed = rounded + relative_tolerance(Tolerances(), dtypes) * torch.maximum(claimed.abs(), numeric.abs())
     left_out = ~finite | (~wrong & (error > allowed))
     zero = left_out | (numeric.abs() <= bars + _sum_rounding(numeric))
@@ -272,11 +273,6 @@ def _sum_rounding(matrix: Tensor) -> Tensor:
     """Return the rounding that sums in backward leave in each entry (m, n), from the largest in its row and column."""
     rows, columns = (torch.linalg.vector_norm(matrix, torch.inf, dim=dim, keepdim=True) for dim in (1, 0))
     return _SUMS * torch.minimum(rows, columns)
-
-
-def _eps(dtypes: Iterable[torch.dtype]) -> float:
-    """Return the largest eps of the dtypes, that of float64 if there are none."""
-    return max((torch.finfo(dtype).eps for dtype in dtypes), default=torch.finfo(torch.float64).eps)
 
 
 def _sample(mask: Tensor) -> tuple[Tensor, Tensor]:

@@ -98,7 +98,7 @@ def _in_region(entries: BlockEntries, coordinates: AxisMasks, cause: str, region
     """Return the diagnosis of the wrong coordinates along one axis, with the relation inside them if one is known."""
     inside = broadcast_along(coordinates.axis, coordinates.wrong).expand_as(entries.wrong)
     part, count = EntriesPart(entries=entries, inside=inside), count_text(coordinates.axis, coordinates.wrong)
-    found = related(part, cause, f"{count}; {{}} where {region.text}")
+    found = related(part, cause, count, region.text)
     if found is not None:
         return found
     random_choice = chance(1, int(coordinates.relevant.sum()), int(coordinates.wrong.sum()))
@@ -107,29 +107,25 @@ def _in_region(entries: BlockEntries, coordinates: AxisMasks, cause: str, region
     return diagnosed(cause, f"{count}, exactly where {region.text}", share)
 
 
-def related(part: Part, cause: str, text: str) -> Diagnosis | None:
-    """Return the diagnosis of the first relation that holds in a part: zero, a factor or a multiple of the cotangent.
-
-    `text` says where, with a place for the relation: "analytic = 0".
-    """
-    for factor, relation in _relations(part):
-        found = diagnosed(cause, text.format(relation), part.agrees(factor))
-        if found is not None:
-            return found
-    return None
+def related(part: Part, cause: str, count: str, where: str) -> Diagnosis | None:
+    """Return the diagnosis of the first relation that holds in a part: zero, a factor, a multiple of the cotangent."""
+    found = (
+        diagnosed(cause, f"{count}; analytic = {words} where {where}", part.agrees(factor))
+        for factor, words in _relations(part)
+    )
+    return next(filter(None, found), None)
 
 
 def _relations(part: Part) -> Iterator[tuple[float | None, str]]:
-    """Yield the relations that may hold in a part: the factor, None if it is no factor, and the text."""
+    """Yield what the claims in a part may equal: the factor, None if it is no factor, and the text."""
     if part.claims_nothing:
-        yield 0.0, "analytic = 0"
+        yield 0.0, "0"
     ratio = part.ratio()
     if ratio is not None:
-        factor, words = factor_in_words(ratio)
-        yield factor, f"analytic = {words}"
+        yield factor_in_words(ratio)
     multiple = part.multiple_of_cotangent()
     if multiple is not None:
-        yield None, f"analytic = {multiple}"
+        yield None, multiple
 
 
 def share_inside(entries: BlockEntries, inside: Tensor) -> float | None:

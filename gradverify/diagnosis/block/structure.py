@@ -10,13 +10,12 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from gradverify.core.model.coordinates import Block, total
+from gradverify.core.model.coordinates import Block
 from gradverify.diagnosis.block.entries import BlockEntries
 from gradverify.diagnosis.block.value_or_position import follows_values
 from gradverify.diagnosis.naming.region import Follows, chance, no_test
 from gradverify.diagnosis.naming.variables import Axis
 from gradverify.diagnosis.naming.wording import listed
-from gradverify.evidence import Evidence
 
 _ROW = 3  # wrong coordinates; fewer may be consecutive by coincidence
 _SQUARE = 3  # rows of a matrix; the triangle of a smaller one is too few entries
@@ -102,11 +101,6 @@ def any_in_slice(mask: Tensor, shape: Sequence[int], dimension: int) -> Tensor:
     """True for each slice along a dimension that holds an entry of the mask (k, ...) of a tensor; (slices, ...)."""
     before, after = math.prod(shape[:dimension]), math.prod(shape[dimension + 1 :])
     return mask.reshape(before, shape[dimension], after, *mask.shape[1:]).any(2).any(0)
-
-
-def on_diagonal(evidence: Evidence, values: Tensor) -> Tensor:
-    """Return the diagonal matrix (k, k) of `values` (k,), or the row (1, k) if there is a single output."""
-    return values.unsqueeze(0) if total(evidence.of.shape) == 1 else torch.diag(values)
 
 
 def is_diagonal(nonzero: Tensor) -> bool:

@@ -35,12 +35,8 @@ _SEVERAL = 2  # wrong coordinates that a region needs
 
 def confined_to_places(projections: RandomProjections) -> Diagnosis | None:
     """Diagnose wrong entries that are all those of some inputs, or of some outputs, and satisfy one relation."""
-    for axis in (Axis.INPUT, Axis.OUTPUT):
-        for group in _groups(projections, axis):
-            diagnosis = _explained(projections, group)
-            if diagnosis is not None:
-                return diagnosis
-    return None
+    groups = (group for axis in (Axis.INPUT, Axis.OUTPUT) for group in _groups(projections, axis))
+    return next(filter(None, (_explained(projections, group) for group in groups)), None)
 
 
 def _explained(projections: RandomProjections, group: AxisMasks) -> Diagnosis | None:
@@ -59,7 +55,7 @@ def _explained(projections: RandomProjections, group: AxisMasks) -> Diagnosis | 
         return diagnosed(MISSING_MASK, text, part.agrees(None)) if where or all_masked else None
     if region is None:
         return None
-    return related(part, WRONG_BRANCH if by_place is None else BOUNDARY_TILE, f"{count}; {{}} where {region.text}")
+    return related(part, WRONG_BRANCH if by_place is None else BOUNDARY_TILE, count, region.text)
 
 
 def _silent(projections: RandomProjections, axis: Axis) -> Tensor:

@@ -35,14 +35,10 @@ def missing_conjugate(compared: ComparedBlock) -> Diagnosis | None:
     by_row, by_column = (
         _conjugation_signs(part, whole).to(site.device) for part, whole in ((of, both.block.of), (wrt, both.block.wrt))
     )
-    for pattern, text in (
-        (Pattern(by_row=by_row, by_column=by_column), unconjugated),
-        (Pattern(by_column=by_column), conjugate),
-    ):
-        found = diagnosed(MISSING_CONJUGATE, text, both.agrees(pattern))
-        if found is not None:
-            return found
-    return None
+    share = both.agrees(Pattern(by_row=by_row, by_column=by_column))
+    if share is not None:
+        return diagnosed(MISSING_CONJUGATE, unconjugated, share)
+    return diagnosed(MISSING_CONJUGATE, conjugate, both.agrees(Pattern(by_column=by_column)))
 
 
 def _conjugation_signs(part: Block, whole: Block) -> Tensor:

@@ -10,17 +10,20 @@ from itertools import permutations
 import torch
 from torch import Tensor
 
-from gradverify.diagnosis.block.entries import BlockEntries, explained_share
-from gradverify.diagnosis.block.relation import SAME_FACTOR, Ratios, ratios
+from gradverify.diagnosis.block.entries import BlockEntries, explained, explained_share
+from gradverify.diagnosis.block.relation import SAME_FACTOR, Ratios, multiple_in_words, ratios
 from gradverify.diagnosis.block.structure import axes_of, is_elementwise
 from gradverify.diagnosis.naming.constants import common_value, known_constant
-from gradverify.diagnosis.naming.variables import Axis, AxisTensor, differences, tensors_along
+from gradverify.diagnosis.naming.variables import Axis, Variable, differences, tensors_along
 from gradverify.diagnosis.naming.wording import everywhere, share_text
 from gradverify.evidence import Diagnosis, Evidence
 
 MISSING_FACTOR = "missing-factor"
 _MAX_CHANCE = 1e-9  # probability of an equally good agreement by chance above which nothing is reported
 _MIN_DISTINCT = 3  # distinct values of a factor: two could be the constants of two regions
+_MIN_ENTRIES = 4  # wrong entries, or distinct values of a tensor, that claims without a factor have to agree with
+_VARIATION = 0.01  # relative variation of the numeric entries that rules out a constant
+_EXACT = 1e-12  # relative: a product with one factor, up to float64 rounding
 _MAX_TENSORS = 5  # per axis, whose pairwise quotients are tried
 
 # A text, with {0} for the argument and {1} for the argument in brackets if it contains a space, and the function.
@@ -61,7 +64,8 @@ def missing_factor(seen: BlockEntries) -> Diagnosis | None:
 
 def mistaken_factor(seen: BlockEntries) -> Diagnosis | None:
     """Detect claims that are numeric times the quotient of two tensors, as if one were used for the other."""
-    return first_match(seen, _quotient_multiples(seen))
+    found = first_match(seen, _quotient_multiples(seen))
+    return None if found is None else claims_equal_cotangent(seen) or found
 
 
 def first_match(seen: BlockEntries, multiples: Iterable[Candidate]) -> Diagnosis | None:
@@ -153,7 +157,7 @@ def _quotient_multiples(seen: BlockEntries) -> Iterator[Candidate]:
             )
 
 
-def _is_product_with(seen: BlockEntries, first: AxisTensor, others: Sequence[AxisTensor]) -> bool:
+def _is_product_with(seen: BlockEntries, first: Variable, others: Sequence[Variable]) -> bool:
     """True if the claims are a constant times `first`, or times `first` and one other tensor.
 
     Otherwise the remaining factor may be a function of `first` too, and the tensor that it replaces is unknown.
@@ -163,7 +167,7 @@ def _is_product_with(seen: BlockEntries, first: AxisTensor, others: Sequence[Axi
     return any(common_value(rest[seen.sampled_wrong.places], SAME_FACTOR) is not None for rest in rests)
 
 
-def _tensors(seen: BlockEntries) -> list[AxisTensor]:
+def _tensors(seen: BlockEntries) -> list[Variable]:
     """Return the tensors that fit along the inputs, and along the outputs unless the function is elementwise."""
     return [tensor for axis in axes_of(seen) for tensor in tensors_along(seen.block, axis)]
 
@@ -173,7 +177,7 @@ def _is_position_ambiguous(seen: BlockEntries) -> bool:
     return not is_elementwise(seen) and seen.block.of.shape == seen.block.wrt.shape
 
 
-def _both_ways(form: _Function, tensor: AxisTensor, location: str) -> Iterator[Candidate]:
+def _both_ways(form: _Function, tensor: Variable, location: str) -> Iterator[Candidate]:
     """Yield the reciprocal (a missing factor) and the function itself (a factor too many)."""
     name = form[0].format(tensor.name, f"({tensor.name})" if " " in tensor.name else tensor.name)
     factor = form[1](tensor.broadcast)
@@ -182,7 +186,7 @@ def _both_ways(form: _Function, tensor: AxisTensor, location: str) -> Iterator[C
     yield Candidate(factor=factor, times=f"{name} × {{}}", interpretation=f": a factor of {description} too many")
 
 
-def _location(evidence: Evidence, tensor: AxisTensor, ambiguous: bool) -> str:
+def _location(evidence: Evidence, tensor: Variable, ambiguous: bool) -> str:
     """Return the position at which a factor is taken, "" if it is unambiguous."""
     block = evidence.wrt if tensor.axis is Axis.INPUT else evidence.of
     if tensor.where:
@@ -194,3 +198,38 @@ def _without_brackets(text: str) -> str:
     """Return the text without the brackets that enclose all of it."""
     inside = text[1:-1]
     return inside if text.startswith("(") and text.endswith(")") and "(" not in inside else text
+
+
+def claims_equal_tensor(seen: BlockEntries) -> Diagnosis | None:
+    """Detect a claimed Jacobian whose nonzero entries are the values of one tensor, or their negatives."""
+    nonzero = seen.claimed != 0
+    claimed = seen.claimed[nonzero]
+    for axis in Axis:
+        for tensor in tensors_along(seen.block, axis):
+            expected = tensor.broadcast.expand_as(seen.claimed)
+            if bool((seen.wrong & ~nonzero & (expected != 0)).any()):
+                continue  # the claim is zero although the tensor is not
+            sign = next((sign for sign in (1.0, -1.0) if _match(claimed, sign * expected[nonzero])), None)
+            if sign is not None:
+                text = f"analytic = {'-' if sign == -1.0 else ''}{tensor.name}{tensor.where} and nothing else"
+                text = f"{text}: a factor or a term is missing beside it, or another tensor belongs in its place"
+                return explained(seen, torch.where(nonzero, sign * expected, 0.0), MISSING_FACTOR, text)
+    return None
+
+
+def claims_equal_cotangent(seen: BlockEntries) -> Diagnosis | None:
+    """Detect a claimed Jacobian with one value in all nonzero entries, and no zero among the wrong entries."""
+    nonzero = seen.claimed != 0
+    if bool((seen.wrong & ~nonzero).any()) or int(seen.wrong.sum()) < _MIN_ENTRIES:
+        return None
+    size, factor = seen.numeric[seen.wrong].abs(), common_value(seen.claimed[nonzero], _EXACT)
+    if factor is None or bool(size.max() - size.min() <= _VARIATION * size.max()):
+        return None  # the derivative is one number too: a constant factor
+    text = f"analytic = {multiple_in_words(factor, 'cotangent')} and nothing else"
+    text = f"{text}: a factor or a term of the derivative is missing beside it"
+    return explained(seen, torch.where(nonzero, factor, 0.0), MISSING_FACTOR, text)
+
+
+def _match(claimed: Tensor, expected: Tensor) -> bool:
+    near = (claimed - expected).abs() <= _EXACT * expected.abs()
+    return bool(near.all()) and int(torch.unique(expected).numel()) >= _MIN_ENTRIES

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from itertools import combinations, product
 
@@ -61,7 +62,8 @@ def _slicings(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
 def _multiples(seen: BlockEntries, axis: Axis, kept: tuple[int, ...]) -> Iterator[Candidate]:
     """Yield the powers of a statistic of each slice of each tensor, with one slice per index along `kept`."""
     block = block_along(seen.block, axis)
-    label = _labels(block.shape, kept, seen.block.device)
+    sizes = [size if place in kept else 1 for place, size in enumerate(block.shape)]
+    label = torch.arange(math.prod(sizes), device=seen.block.device).view(sizes).expand(block.shape).reshape(-1)
     order = label.argsort(stable=True)
     tensors = [tensor for tensor in tensors_along(seen.block, axis) if not tensor.where]
     for tensor, (name, statistic) in product(tensors, _STATISTICS):
@@ -75,12 +77,6 @@ def _multiples(seen: BlockEntries, axis: Axis, kept: tuple[int, ...]) -> Iterato
                 where=f" in {_slice_words(block, kept)}",
                 accuracy=_NEAR,
             )
-
-
-def _labels(shape: tuple[int, ...], kept: tuple[int, ...], device: torch.device) -> Tensor:
-    """Return the index of the slice of each coordinate, (k,)."""
-    kept_shape = [size if place in kept else 1 for place, size in enumerate(shape)]
-    return torch.arange(total(tuple(kept_shape)), device=device).view(kept_shape).expand(shape).reshape(-1)
 
 
 def _slice_words(block: Block, kept: tuple[int, ...]) -> str:

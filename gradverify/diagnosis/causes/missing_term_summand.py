@@ -10,11 +10,9 @@ from torch import Tensor
 
 from gradverify.core.model.coordinates import total
 from gradverify.diagnosis.block.entries import BlockEntries, explained
-from gradverify.diagnosis.block.relation import multiple_in_words
-from gradverify.diagnosis.block.structure import is_elementwise, on_diagonal
-from gradverify.diagnosis.causes.missing_factor import MISSING_FACTOR
+from gradverify.diagnosis.block.structure import is_elementwise
 from gradverify.diagnosis.causes.missing_term import MISSING_TERM
-from gradverify.diagnosis.naming.constants import common_value, known_constant, number_text
+from gradverify.diagnosis.naming.constants import known_constant, number_text
 from gradverify.diagnosis.naming.variables import Axis, tensors_along
 from gradverify.diagnosis.naming.wording import differ_text
 from gradverify.evidence import Diagnosis
@@ -22,7 +20,6 @@ from gradverify.evidence import Diagnosis
 _SAME = 1e-5  # relative spread of errors that count as equal
 _MIN_ENTRIES = 4  # entries, or distinct values, that have to agree
 _VARIATION = 0.01  # relative variation of a tensor along a line that rules out a constant
-_EXACT = 1e-12  # relative: a product with one factor, up to float64 rounding
 _TINY = torch.finfo(torch.float64).tiny
 
 
@@ -53,10 +50,11 @@ def missing_summand(seen: BlockEntries) -> Diagnosis | None:
 def _summands(seen: BlockEntries) -> Iterator[tuple[Tensor, str]]:
     """Yield patterns (m, n) of which the error may be a multiple, each with the name of its tensor."""
     yield torch.ones_like(seen.numeric) * seen.wrong, ""
-    if total(seen.block.of.shape) == 1 or is_elementwise(seen):
+    of_single_output = total(seen.block.of.shape) == 1
+    if of_single_output or is_elementwise(seen):
         for tensor in tensors_along(seen.block, Axis.INPUT):
-            if int(torch.unique(tensor.values).numel()) >= _MIN_ENTRIES:
-                yield on_diagonal(seen.block, tensor.values), tensor.name
+            if len(torch.unique(tensor.values)) >= _MIN_ENTRIES:
+                yield tensor.values.unsqueeze(0) if of_single_output else torch.diag(tensor.values), tensor.name
 
 
 def _summands_by_line(seen: BlockEntries, axis: Axis) -> Iterator[tuple[Tensor, str, str]]:
@@ -95,50 +93,6 @@ def _multiple(seen: BlockEntries, pattern: Tensor, across: tuple[int, ...]) -> T
     if bool(((seen.numeric - of_numeric).abs() <= slack)[seen.wrong].all()):
         return None
     return of_error if bool(((error - of_error).abs() <= slack)[seen.wrong].all()) else None
-
-
-def claims_equal_tensor(seen: BlockEntries) -> Diagnosis | None:
-    """Detect a claimed Jacobian whose nonzero entries are the values of one tensor, or their negatives."""
-    nonzero = seen.claimed != 0
-    claimed = seen.claimed[nonzero]
-    for axis in Axis:
-        for tensor in tensors_along(seen.block, axis):
-            expected = tensor.broadcast.expand_as(seen.claimed)
-            if bool((seen.wrong & ~nonzero & (expected != 0)).any()):
-                continue  # the claim is zero although the tensor is not
-            sign = next((sign for sign in (1.0, -1.0) if _match(claimed, sign * expected[nonzero])), None)
-            if sign is not None:
-                text = f"analytic = {'-' if sign == -1.0 else ''}{tensor.name}{tensor.where} and nothing else"
-                text = f"{text}: a factor or a term is missing beside it, or another tensor belongs in its place"
-                return explained(seen, torch.where(nonzero, sign * expected, 0.0), MISSING_FACTOR, text)
-    return None
-
-
-def claims_equal_cotangent(seen: BlockEntries) -> Diagnosis | None:
-    """Detect a claimed Jacobian with one value in all nonzero entries, and no zero among the wrong entries."""
-    nonzero = seen.claimed != 0
-    if (
-        bool((seen.wrong & ~nonzero).any())
-        or int(seen.wrong.sum()) < _MIN_ENTRIES
-        or _have_equal_magnitude(seen.numeric[seen.wrong])
-    ):
-        return None
-    factor = common_value(seen.claimed[nonzero], _EXACT)
-    if factor is None:
-        return None
-    text = f"analytic = {multiple_in_words(factor, 'cotangent')} and nothing else"
-    text = f"{text}: a factor or a term of the derivative is missing beside it"
-    return explained(seen, torch.where(nonzero, factor, 0.0), MISSING_FACTOR, text)
-
-
-def _have_equal_magnitude(entries: Tensor) -> bool:
-    size = entries.abs()
-    return bool(size.max() - size.min() <= _VARIATION * size.max())
-
-
-def _match(claimed: Tensor, expected: Tensor) -> bool:
-    near = (claimed - expected).abs() <= _EXACT * expected.abs()
-    return bool(near.all()) and int(torch.unique(expected).numel()) >= _MIN_ENTRIES
 
 
 def _written(factor: float, name: str) -> str:

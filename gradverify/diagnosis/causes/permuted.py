@@ -36,20 +36,16 @@ _SAME = 1e-4  # of the largest number: tolerance for two equal columns, or rows
 def transposed(seen: BlockEntries) -> Diagnosis | None:
     """Detect a transposed Jacobian, or two exchanged dimensions of a gradient or a cotangent."""
     rows, columns = seen.numeric.shape
-    if rows == columns and rows > 1:
-        found = explained(seen, seen.numeric.T, TRANSPOSED, _TRANSPOSED) if not bool(seen.left_out.any()) else None
-        if found is not None:
-            return found
-    return _first_match(TRANSPOSED, seen, arrangements(seen.block, transpositions))
+    square = rows == columns and rows > 1 and not bool(seen.left_out.any())
+    found = explained(seen, seen.numeric.T, TRANSPOSED, _TRANSPOSED) if square else None
+    return found or _first_match(TRANSPOSED, seen, arrangements(seen.block, transpositions))
 
 
 def shifted(seen: BlockEntries) -> Diagnosis | None:
     """Detect a shift by one index along a dimension, cyclic or with zeros filled in."""
-    cyclic = (candidate for candidate in _of_several_lines(seen, rolls) if is_shift(candidate))
-    zero_filled = (
-        candidate for candidate in _of_several_lines(seen, shifts) if not _is_mostly_vacated(seen, candidate)
-    )
-    return _first_match(SHIFTED, seen, cyclic) or _first_match(SHIFTED, seen, zero_filled)
+    cyclic, zero_filled = (_of_several_lines(seen, moves) for moves in (rolls, shifts))
+    inside = filterfalse(partial(_is_mostly_vacated, seen), zero_filled)
+    return _first_match(SHIFTED, seen, filter(is_shift, cyclic)) or _first_match(SHIFTED, seen, inside)
 
 
 def is_shift(arrangement: Arrangement) -> bool:
@@ -59,8 +55,8 @@ def is_shift(arrangement: Arrangement) -> bool:
 
 def permuted(seen: BlockEntries) -> Diagnosis | None:
     """Detect a claimed Jacobian that is the numeric one with its rows or columns in another order."""
-    found = _first_match(PERMUTED, seen, _of_several_lines(seen, rolls))
-    return found if found is not None else _first_match(PERMUTED, seen, permutations(seen))
+    rolled = _of_several_lines(seen, rolls)
+    return _first_match(PERMUTED, seen, rolled) or _first_match(PERMUTED, seen, permutations(seen))
 
 
 def _of_several_lines(seen: BlockEntries, moves: Moves) -> Iterator[Arrangement]:
@@ -110,11 +106,11 @@ def rearranged_in_sums(projections: RandomProjections) -> Diagnosis | None:
 def _first_in_sums(projections: RandomProjections, cause: str, candidates: Iterator[Arrangement]) -> Diagnosis | None:
     """Return the diagnosis of the first arrangement that fits the sampled columns and then the projections."""
     of, wrt = projections.block.of, projections.block.wrt
-    for each in candidates:
+    for each in filter(partial(_fits_columns, projections), candidates):
         pattern = Pattern(rows=_coordinates(of, each.rows), columns=_coordinates(wrt, each.columns))
-        found = diagnosed(cause, each.text, projections.agrees(pattern) if _fits_columns(projections, each) else None)
-        if found is not None:
-            return found
+        share = projections.agrees(pattern)
+        if share is not None:
+            return diagnosed(cause, each.text, share)
     return None
 
 

@@ -6,7 +6,6 @@ A spec declares that with `surrogate`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import product
 
 import torch
@@ -59,25 +58,18 @@ def _is_piecewise_constant(evidence: Evidence, wrong: Tensor) -> bool:
         point + distance * random_magnitudes(length, generator) for distance, _ in product(_DISTANCES, range(_REPEATS))
     ]
     interpolated = [_interpolated(point, number % 2, generator) for number in range(_INTERPOLATIONS)]
-    samples = _sampled(evidence, [*nearby, *interpolated], _STEP * length, generator)  # some may be outside the domain
-    if len(samples) < _REPEATS:
+    found, changed = [], []
+    for place in (*nearby, *interpolated):
+        step = random_magnitudes(_STEP * length, generator)
+        outputs, stepped = (outputs_at(evidence, at) for at in (place, place + step))
+        if outputs is not None and stepped is not None:  # both are inside the domain
+            found.append(outputs)
+            changed.append(outputs != stepped)
+    if len(found) < _REPEATS:
         return False
-    values, changed = (torch.stack(each) for each in zip(*samples, strict=True))
-    differs = (values != values[0]).any(dim=0) & wrong
-    is_constant = int(changed.sum()) <= _MAX_CHANGED * changed.numel()
+    differs = (torch.stack(found) != found[0]).any(dim=0) & wrong
+    is_constant = float(torch.stack(changed).double().mean()) <= _MAX_CHANGED
     return is_constant and int(differs.sum()) >= _MIN_DIFFERING * int(wrong.sum())
-
-
-def _sampled(
-    evidence: Evidence, places: Sequence[Tensor], step: Tensor, generator: torch.Generator
-) -> list[tuple[Tensor, Tensor]]:
-    """Return, for each place inside the domain, the outputs (m,) and a mask of those that a small step changes."""
-    found = []
-    for place in places:
-        outputs, stepped = (outputs_at(evidence, at) for at in (place, place + random_magnitudes(step, generator)))
-        if outputs is not None and stepped is not None:
-            found.append((outputs, outputs != stepped))
-    return found
 
 
 def _interpolated(point: Tensor, towards_zero: int, generator: torch.Generator) -> Tensor:

@@ -14,7 +14,7 @@ from gradverify.core.model.tape import record
 from gradverify.diagnosis.block.entries import BlockEntries, explained_share
 from gradverify.diagnosis.block.shifted_problem import clear_errors, evidence_at, outputs_at, problem_at
 from gradverify.diagnosis.block.structure import is_elementwise
-from gradverify.diagnosis.naming.variables import Axis, AxisTensor, tensors_along
+from gradverify.diagnosis.naming.variables import Axis, Variable, tensors_along
 from gradverify.errors import EvaluationError
 from gradverify.evidence import Diagnosis, Evidence
 
@@ -49,7 +49,7 @@ def wrong_point_in_backward(seen: BlockEntries) -> Diagnosis | None:
     return _first_match(seen, _others(seen), expected, partial(_claimed_at, seen.block), text)
 
 
-def _others(seen: BlockEntries) -> Iterator[AxisTensor]:
+def _others(seen: BlockEntries) -> Iterator[Variable]:
     """Yield the other tensors of the input's shape, if the block is elementwise and wrong in a few entries at least."""
     block = seen.block
     if int(seen.wrong.sum()) < _MIN_WRONG or not is_elementwise(seen) or not any_set(clear_errors(block)):
@@ -59,7 +59,7 @@ def _others(seen: BlockEntries) -> Iterator[AxisTensor]:
 
 def _first_match(
     seen: BlockEntries,
-    tensors: Iterable[AxisTensor],
+    tensors: Iterable[Variable],
     expected: Tensor,
     derivatives_at: Callable[[Tensor], Tensor | None],
     text: str,

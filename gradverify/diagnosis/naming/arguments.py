@@ -29,13 +29,14 @@ class ScalarPower:
     @property
     def power_text(self) -> str:
         """The factor as a power of the scalar: y, y², -1/y."""
-        words = self.name if abs(self.power) == 1 else f"{self.name}²"
-        return ("-" if self.negative else "") + (words if self.power > 0 else f"1/{words}")
+        return f"{'-' if self.negative else ''}{self._text(self.power)}"
 
     @property
     def missing_text(self) -> str:
         """What is missing, or too many: the power or its reciprocal, whichever is larger; "1/y" if y = 0.7."""
-        power = -self.power if abs(self.value) ** self.power < 1 else self.power
+        return self._text(-self.power if abs(self.value) ** self.power < 1 else self.power)
+
+    def _text(self, power: int) -> str:
         words = self.name if abs(power) == 1 else f"{self.name}²"
         return words if power > 0 else f"1/{words}"
 

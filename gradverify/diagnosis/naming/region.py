@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -56,16 +56,15 @@ def regions(found: Sequence[Variable], known: Sequence[float], wrong: Tensor, re
     right = relevant & ~wrong
     if not bool(wrong.any()) or not bool(right.any()):
         return
-    for form in (VariableKind.OWN, VariableKind.DISTANCE):
-        for variable in found:
-            if variable.kind is form:
-                yield from _level(variable, wrong, right)
-                yield from _one_sided(variable, known, wrong, right)
-    for form in (VariableKind.OWN, VariableKind.DISTANCE):
-        for tried, variable in enumerate(found, start=1):
-            if variable.kind is form:
-                yield from _two_sided(variable, known, wrong, right, tried**2)
-    others = [(tried, variable) for tried, variable in enumerate(found, start=1) if variable.kind is VariableKind.OTHER]
+    own, distances, others = (
+        [(tried, variable) for tried, variable in enumerate(found, start=1) if variable.kind is kind]
+        for kind in VariableKind
+    )
+    for _, variable in (*own, *distances):
+        yield from _level(variable, wrong, right)
+        yield from _one_sided(variable, known, wrong, right)
+    for tried, variable in (*own, *distances):
+        yield from _two_sided(variable, known, wrong, right, tried**2)
     for _, variable in others:
         yield from _level(variable, wrong, right)
     for tried, variable in others:
@@ -94,10 +93,10 @@ def _one_sided(
     ):
         if gap.inner < gap.outer if sign == "<" else gap.inner > gap.outer:
             found = threshold(gap, known)
-            text = f"{variable.name} {sign} {threshold_text(found.value, gap)}"
-            tells = _membership(variable.name, bad, good)
-            coincidence = likely if found.anchored or min(len(bad), len(good)) >= _SEVERAL else 1.0
-            yield Region(text=text, chance=coincidence, anchored=found.anchored, one_sided=True, membership=tells)
+            text = f"{variable.name} {sign} {threshold_text(found, gap)}"
+            tells, anchored = _membership(variable.name, bad, good), found in (0.0, *known)
+            coincidence = likely if anchored or min(len(bad), len(good)) >= _SEVERAL else 1.0
+            yield Region(text=text, chance=coincidence, anchored=anchored, one_sided=True, membership=tells)
 
 
 def _level(variable: Variable, wrong: Tensor, right: Tensor) -> Iterator[Region]:
@@ -128,17 +127,16 @@ def _two_sided(
         if inner is bad:  # a gap starts at the wrong value, which the threshold must not equal
             low, high = low[::-1], high[::-1]
         gaps = [Gap(inner=inner_end, outer=outer_end) for inner_end, outer_end in (low, high)]
-        ends = [threshold(gap, known) for gap in gaps]
-        lower, upper = (end.value for end in ends)
-        text = form.format(name, *(threshold_text(end.value, gap) for end, gap in zip(ends, gaps, strict=True)))
+        lower, upper = (threshold(gap, known) for gap in gaps)
+        text = form.format(name, threshold_text(lower, gaps[0]), threshold_text(upper, gaps[1]))
         if lower == upper:
             text = f"{name} ≠ {lower:.6g}"
         elif variable.kind is VariableKind.OWN and 0.0 not in (lower, upper):
-            size = Variable(name=f"|{name}|", kind=VariableKind.DISTANCE, values=variable.values.abs())
+            size = replace(variable, name=f"|{name}|", kind=VariableKind.DISTANCE, values=variable.values.abs())
             text = next((region.text for region in _one_sided(size, known, wrong, right)), text)
         likely = chance(tried * max(1, len(bad) + len(good) - 2), len(bad) + len(good), len(bad))
         tells = _membership(name, bad, good)
-        anchored = lower < upper and all(end.anchored for end in ends)
+        anchored = lower < upper and {lower, upper} <= {0.0, *known}
         if not anchored and min(len(bad), len(good)) < _SEVERAL:
             likely = 1.0
         yield Region(text=text, chance=likely, anchored=anchored, membership=tells)
@@ -173,14 +171,6 @@ class Gap:
     outer: float  # the right value, included
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Threshold:
-    """A number in a gap."""
-
-    value: float
-    anchored: bool  # the number is zero or an argument of the function, not just any number that fits
-
-
 def threshold_text(value: float, gap: Gap) -> str:
     """Return the text of a number in a gap, with enough digits to be in it, and at least six."""
     low, high = sorted((gap.inner, gap.outer))
@@ -188,15 +178,14 @@ def threshold_text(value: float, gap: Gap) -> str:
     return next((text for text in texts if low <= float(text) <= high and float(text) != gap.inner), f"{value!r}")
 
 
-def threshold(gap: Gap, known: Iterable[float]) -> Threshold:
+def threshold(gap: Gap, known: Iterable[float]) -> float:
     """Return zero if the gap holds it, else one of the `known` numbers, else the simplest."""
     if gap.inner > gap.outer:
-        mirrored = threshold(Gap(inner=-gap.inner, outer=-gap.outer), [-value for value in known])
-        return Threshold(value=0.0 - mirrored.value, anchored=mirrored.anchored)
+        return 0.0 - threshold(Gap(inner=-gap.inner, outer=-gap.outer), [-value for value in known])
     for value in (0.0, *known):
         if gap.inner < value <= gap.outer:
-            return Threshold(value=value, anchored=True)
-    return Threshold(value=_simplest(gap.inner, gap.outer), anchored=False)
+            return value
+    return _simplest(gap.inner, gap.outer)
 
 
 def _simplest(low: float, high: float) -> float:

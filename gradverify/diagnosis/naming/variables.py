@@ -34,15 +34,6 @@ class VariableKind(Enum):
     OTHER = "other"  # anything else: other tensors, differences, products
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Variable:
-    """A named quantity with one value per coordinate."""
-
-    name: str
-    kind: VariableKind
-    values: Tensor  # (k,)
-
-
 def block_along(evidence: WrongBlock, axis: Axis) -> Block:
     """Return the output or the input whose coordinates lie along this axis of the Jacobian."""
     return evidence.wrt if axis is Axis.INPUT else evidence.of
@@ -54,13 +45,14 @@ def broadcast_along(axis: Axis, coordinates: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AxisTensor:
-    """A tensor broadcast to one number per row or column of the Jacobian."""
+class Variable:
+    """A named quantity with one value per row or column of the Jacobian."""
 
     name: str  # y, x - y
-    where: str  # " along dimension 1", "" if the tensor has the shape of the output or input along the axis
     axis: Axis
     values: Tensor  # (k,)
+    kind: VariableKind = VariableKind.OTHER
+    where: str = ""  # " along dimension 1" of the output or input along the axis, if the tensor has another shape
 
     @property
     def broadcast(self) -> Tensor:
@@ -68,20 +60,20 @@ class AxisTensor:
         return broadcast_along(self.axis, self.values)
 
 
-def tensors_along(evidence: WrongBlock, axis: Axis) -> Iterator[AxisTensor]:
+def tensors_along(evidence: WrongBlock, axis: Axis) -> Iterator[Variable]:
     """Yield every tensor that broadcasts along an axis; the axis' own output or input comes last."""
     block = block_along(evidence, axis)
     for name, tensor in sorted(_tensors(evidence), key=lambda each: each[0] == block.name):
         for where, values in _broadcasts(tensor, block):
-            yield AxisTensor(name=name, where=where, axis=axis, values=values)
+            yield Variable(name=name, axis=axis, values=values, where=where)
 
 
-def differences(found: Sequence[AxisTensor]) -> Iterator[AxisTensor]:
+def differences(found: Sequence[Variable]) -> Iterator[Variable]:
     """Yield the differences of two tensors that have the full shape along the same axis."""
     for first, second in permutations([each for each in found if not each.where][:_TENSORS], 2):
         if first.axis is second.axis:
             name, values = f"{first.name} - {second.name}", first.values - second.values
-            yield AxisTensor(name=name, where="", axis=first.axis, values=values)
+            yield Variable(name=name, axis=first.axis, values=values)
 
 
 def _tensors(evidence: WrongBlock) -> Iterator[tuple[str, Tensor]]:
@@ -133,7 +125,7 @@ def variables(evidence: WrongBlock, axis: Axis) -> tuple[Variable, ...]:
     if axis is Axis.INPUT and evidence.of.shape == block.shape:
         found.append((evidence.of.name, VariableKind.OTHER, value[evidence.of.coordinates]))
     finite = (each for each in found if bool(torch.isfinite(each[2]).all()))
-    return tuple(Variable(name=name, kind=kind, values=values) for name, kind, values in finite)
+    return tuple(Variable(name=name, axis=axis, kind=kind, values=values) for name, kind, values in finite)
 
 
 def scalars(evidence: WrongBlock) -> tuple[float, ...]:

@@ -101,7 +101,9 @@ def _cut(sums: LargeBlock, most: int) -> _Cut | None:
     is_zero = not bool((sums.wrong_entries.numeric != 0).any())
     is_step = sums.wrt.shape == of.shape and is_zero  # perturbation shows no links
     links = [] if scalar or is_step else _links(sums)
-    along = tuple(_corresponding(link, of.shape) for link in links) or _as_shaped(frame, shapes)
+    along = tuple(_corresponding(link, of.shape) for link in links) or tuple(
+        tuple(range(len(shape))) if shape == frame.shape else (None,) * len(shape) for shape in shapes
+    )
     separable = bool(links) and all(link.changed for link in links)
     cut = _Cut(frame=frame, scalar=scalar, separable=separable, shapes=shapes, along=along, sizes=frame.shape)
     while not cut.is_small(most):
@@ -125,11 +127,6 @@ def _cuttable(cut: _Cut) -> set[int]:
     return {
         dimension for dimension in candidates if all(along[dimension] == dimension for along in alike)
     } or candidates
-
-
-def _as_shaped(frame: Block, shapes: Sequence[tuple[int, ...]]) -> tuple[tuple[int | None, ...], ...]:
-    """Return for every input the frame dimensions it is cut with: all if it has the frame's shape, else none."""
-    return tuple(tuple(range(len(shape))) if shape == frame.shape else (None,) * len(shape) for shape in shapes)
 
 
 def _links(sums: LargeBlock) -> list[InputOutputPattern]:
