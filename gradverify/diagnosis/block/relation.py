@@ -15,12 +15,12 @@ from torch import Tensor
 
 from gradverify.core.model.coordinates import total
 from gradverify.diagnosis.block.entries import BlockEntries, Ratio, explained_share, ratio_of
-from gradverify.diagnosis.block.structure import AxisMasks, axes_of, axis_masks, is_elementwise
+from gradverify.diagnosis.block.structure import axes_of, axis_masks, is_elementwise
 from gradverify.diagnosis.naming.constants import common_value, known_constant, number_text, short_number
-from gradverify.diagnosis.naming.region import Region, accepted_region, chance, count_text
+from gradverify.diagnosis.naming.region import AxisMasks, Region, accepted_region
 from gradverify.diagnosis.naming.variables import Axis, broadcast_along
 from gradverify.diagnosis.naming.wording import diagnosed
-from gradverify.evidence import Diagnosis, Evidence
+from gradverify.evidence import Diagnosis
 
 _SAME = 1e-6  # relative tolerance for values of one constant
 SAME_FACTOR = 1e-5  # relative tolerance of a factor, in addition to the error bars
@@ -28,7 +28,7 @@ _SHARP = 1e-2  # largest relative error bar of an entry; with a larger one it ag
 _BY_CHANCE = 1e-3  # largest chance of a coincidence for a region in which no relation is known
 _TOLERATED = 0.5  # share of right entries that only the tolerance makes right; above it, the error fades out gradually
 
-Regions = Callable[[Evidence, AxisMasks], Iterable[Region]]
+Regions = Callable[[AxisMasks], Iterable[Region]]
 
 
 def confined_to_region(entries: BlockEntries, cause: str, regions: Regions) -> Diagnosis | None:
@@ -45,7 +45,7 @@ def confined_along_axis(entries: BlockEntries, axis: Axis, cause: str, regions: 
     coordinates = axis_masks(entries, axis)
     if int(coordinates.wrong.sum()) < 2 or not bool((coordinates.relevant & ~coordinates.wrong).any()):
         return None
-    region = accepted_region(regions(entries.block, coordinates), coordinates.region_test)
+    region = accepted_region(regions(coordinates), coordinates.region_test)
     return None if region is None else _in_region(entries, coordinates, cause, region)
 
 
@@ -97,12 +97,11 @@ class EntriesPart:
 def _in_region(entries: BlockEntries, coordinates: AxisMasks, cause: str, region: Region) -> Diagnosis | None:
     """Return the diagnosis of the wrong coordinates along one axis, with the relation inside them if one is known."""
     inside = broadcast_along(coordinates.axis, coordinates.wrong).expand_as(entries.wrong)
-    part, count = EntriesPart(entries=entries, inside=inside), count_text(coordinates.axis, coordinates.wrong)
+    part, count = EntriesPart(entries=entries, inside=inside), coordinates.count
     found = related(part, cause, count, region.text)
     if found is not None:
         return found
-    random_choice = chance(1, int(coordinates.relevant.sum()), int(coordinates.wrong.sum()))
-    doubtful = max(random_choice, region.chance**2) > _BY_CHANCE or entries.tolerated_share > _TOLERATED
+    doubtful = max(coordinates.chance(1), region.chance**2) > _BY_CHANCE or entries.tolerated_share > _TOLERATED
     share = None if doubtful else part.agrees(None)
     return diagnosed(cause, f"{count}, exactly where {region.text}", share)
 

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from gradverify.core.model.coordinates import Block
 from gradverify.diagnosis.block.entries import BlockEntries
-from gradverify.diagnosis.block.value_or_position import follows_values
-from gradverify.diagnosis.naming.region import Follows, chance, no_test
+from gradverify.diagnosis.block.value_or_position import MarkEntries, follows_values
+from gradverify.diagnosis.naming.region import AxisMasks
 from gradverify.diagnosis.naming.variables import Axis
 from gradverify.diagnosis.naming.wording import listed
 
@@ -22,16 +22,6 @@ _SQUARE = 3  # rows of a matrix; the triangle of a smaller one is too few entrie
 _STEPS = (2, 3)  # strides of an index: every second, every third slice
 _MAX_CHANCE = 0.1  # chance above which a stride may be a coincidence
 _RUN = 2  # more consecutive slices than this are written as "3 to 5"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AxisMasks:
-    """Masks of the coordinates along one axis of a block."""
-
-    axis: Axis
-    wrong: Tensor  # (k,) bool: with a wrong entry
-    relevant: Tensor  # (k,) bool: with a nonzero entry, measured well enough for an error to show
-    region_test: Follows = no_test  # test of a region at the permuted input, see `follows_values`
 
 
 def is_elementwise(entries: BlockEntries) -> bool:
@@ -51,8 +41,15 @@ def axis_masks(entries: BlockEntries, axis: Axis) -> AxisMasks:
     across = 1 - axis.value
     visible = ((entries.claimed != 0) | ~entries.zero) & _would_show(entries)
     wrong = entries.wrong.any(across)
-    follows = partial(follows_values, entries.permuted, axis, wrong)
-    return AxisMasks(axis=axis, wrong=wrong, relevant=visible.any(across), region_test=follows)
+    return group_of(entries, axis, wrong, visible.any(across))
+
+
+def group_of(
+    entries: BlockEntries, axis: Axis, wrong: Tensor, relevant: Tensor, marks: MarkEntries | None = None
+) -> AxisMasks:
+    """Return a group of coordinates, `wrong` (k,), of which a region has to hold those with `marks` elsewhere too."""
+    follows = partial(follows_values, entries.permuted, axis, wrong, marks=marks)
+    return AxisMasks(evidence=entries.block, axis=axis, wrong=wrong, relevant=relevant, region_test=follows)
 
 
 def _would_show(entries: BlockEntries) -> Tensor:
@@ -64,26 +61,27 @@ def _would_show(entries: BlockEntries) -> Tensor:
     return entries.wrong | (entries.slack <= typical * size)
 
 
-def is_triangle_or_diagonal(block: Block, group: AxisMasks) -> bool:
+def is_triangle_or_diagonal(group: AxisMasks) -> bool:
     """True if the wrong coordinates are a triangle or the diagonal of square matrices, or all off-diagonal ones.
 
     The last two dimensions are the matrices. A region of values may fit the same coordinates by coincidence: the
     largest entries of a positive definite matrix are often on its diagonal.
     """
-    if len(block.shape) < 2 or block.shape[-1] != block.shape[-2] or block.shape[-1] < _SQUARE:
+    shape = group.block.shape
+    if len(shape) < 2 or shape[-1] != shape[-2] or shape[-1] < _SQUARE:
         return False
-    wrong, relevant = group.wrong.reshape(block.shape), group.relevant.reshape(block.shape)
-    full = torch.ones(block.shape[-2:], dtype=torch.bool, device=wrong.device)
+    wrong, relevant = group.wrong.reshape(shape), group.relevant.reshape(shape)
+    full = torch.ones(shape[-2:], dtype=torch.bool, device=wrong.device)
     masks = [full.triu(1), full.tril(-1), full.triu(), full.tril()]
     masks += [masks[0] | masks[1], masks[2] & masks[3]]
     return any(torch.equal(mask & relevant, wrong) for mask in masks)
 
 
-def is_consecutive(block: Block, group: AxisMasks) -> bool:
+def is_consecutive(group: AxisMasks) -> bool:
     """True if the wrong coordinates are consecutive whole slices of a dimension, without its first and last."""
     return int(group.wrong.sum()) >= _ROW and any(
         min(slices.wrong) > 0 and max(slices.wrong) < slices.size - 1 and is_run(sorted(slices.wrong))
-        for slices in all_slices(block, group)
+        for slices in all_slices(group)
     )
 
 
@@ -120,11 +118,11 @@ class Slices:
     where: str  # the wrong slices in words
 
 
-def all_slices(block: Block, group: AxisMasks) -> Iterator[Slices]:
+def all_slices(group: AxisMasks) -> Iterator[Slices]:
     """Yield the slices along each dimension, unless some are wrong in only a part of their relevant coordinates."""
-    for dimension, size in enumerate(block.shape):
-        index = index_along(block.shape, dimension, group.wrong.device)
-        hit, alive = (any_in_slice(mask, block.shape, dimension) for mask in (group.wrong, group.relevant))
+    for dimension, size in enumerate(group.block.shape):
+        index = index_along(group.block.shape, dimension, group.wrong.device)
+        hit, alive = (any_in_slice(mask, group.block.shape, dimension) for mask in (group.wrong, group.relevant))
         if torch.equal(hit[index] & group.relevant, group.wrong):
             places = hit.nonzero().flatten().tolist()
             yield Slices(
@@ -133,7 +131,7 @@ def all_slices(block: Block, group: AxisMasks) -> Iterator[Slices]:
                 wrong=frozenset(places),
                 relevant=frozenset(alive.nonzero().flatten().tolist()),
                 width=int(torch.bincount(index[group.relevant], minlength=size)[hit].min()),
-                where=_named(block, dimension, places),
+                where=_named(group.block, dimension, places),
             )
 
 
@@ -142,12 +140,12 @@ def is_every_nth(slices: Slices, step: int) -> bool:
     return any(slices.wrong == frozenset(range(at, slices.size, step)) & slices.relevant for at in range(step))
 
 
-def is_every_second_or_third(block: Block, group: AxisMasks) -> bool:
+def is_every_second_or_third(group: AxisMasks) -> bool:
     """True if the wrong coordinates are every second or third slice along a dimension, unlikely by chance."""
-    if chance(sum(_STEPS), int(group.relevant.sum()), int(group.wrong.sum())) > _MAX_CHANCE:
+    if group.chance(sum(_STEPS)) > _MAX_CHANCE:
         return False
     return any(
-        slices.size >= 2 * step and is_every_nth(slices, step) for slices in all_slices(block, group) for step in _STEPS
+        slices.size >= 2 * step and is_every_nth(slices, step) for slices in all_slices(group) for step in _STEPS
     )
 
 

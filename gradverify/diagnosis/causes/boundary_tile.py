@@ -6,13 +6,12 @@ from collections.abc import Iterator
 
 import torch
 
-from gradverify.core.model.coordinates import Block
 from gradverify.diagnosis.block.entries import BlockEntries
 from gradverify.diagnosis.block.relation import confined_to_region
-from gradverify.diagnosis.block.structure import AxisMasks, Slices, all_slices
-from gradverify.diagnosis.naming.region import Region, accepted_region, chance, regions
-from gradverify.diagnosis.naming.variables import VariableKind, block_along, scalars, variables
-from gradverify.evidence import Diagnosis, WrongBlock
+from gradverify.diagnosis.block.structure import Slices, all_slices
+from gradverify.diagnosis.naming.region import AxisMasks, Region, accepted_region, chance, regions
+from gradverify.diagnosis.naming.variables import VariableKind, scalars, variables
+from gradverify.evidence import Diagnosis
 
 BOUNDARY_TILE = "boundary-tile"
 _MAX_CHANCE = 0.34  # chance of a region above which it is not reported
@@ -27,35 +26,34 @@ def boundary_tile(seen: BlockEntries) -> Diagnosis | None:
     return confined_to_region(seen, BOUNDARY_TILE, regions_at_edges)
 
 
-def regions_at_edges(evidence: WrongBlock, group: AxisMasks) -> Iterator[Region]:
+def regions_at_edges(group: AxisMasks) -> Iterator[Region]:
     """Yield the edges of the tensor, or of its tiles, that hold exactly the wrong coordinates, unless by chance."""
-    return (region for region in _edges(evidence, group) if region.coincidence <= _MAX_CHANCE)
+    return (region for region in _edges(group) if region.coincidence <= _MAX_CHANCE)
 
 
-def _edges(evidence: WrongBlock, group: AxisMasks) -> Iterator[Region]:
-    candidates, known = variables(evidence, group.axis), scalars(evidence)
+def _edges(group: AxisMasks) -> Iterator[Region]:
+    candidates, known = variables(group.evidence, group.axis), scalars(group.evidence)
     own = [variable for variable in candidates if variable.kind is VariableKind.OWN]
     one_sided = (region for region in regions(own, known, group.wrong, group.relevant) if region.one_sided)
     if accepted_region(one_sided, group.region_test) is not None:
         return  # a branch explains them better: values sorted along a dimension make both fit
     if any(region.level for region in regions(candidates, known, group.wrong, group.relevant)):
         return  # so does one value that only the wrong coordinates have
-    block = block_along(evidence, group.axis)
-    for slices in all_slices(block, group):
+    for slices in all_slices(group):
         yield from _periodic(slices)
         yield from _contiguous(slices)
         yield from _all_but_edge(slices)
-    yield from _flat_tail(block, group)
+    yield from _flat_tail(group)
 
 
-def _flat_tail(block: Block, group: AxisMasks) -> Iterator[Region]:
+def _flat_tail(group: AxisMasks) -> Iterator[Region]:
     """Yield the last coordinates in flat order, which may be an incomplete tile."""
     first, size = int(group.wrong.long().argmax()), len(group.wrong)
     count = size - first
     is_tail = torch.equal(group.wrong[first:], group.relevant[first:])
-    if is_tail and len(block.shape) > 1 and _EDGE_FRACTION * count <= size:
-        probability = chance(1, int(group.relevant.sum()), int(group.wrong.sum()))
-        yield Region(text=f"{block.name} is in the last {count} of {size} entries in flat order", chance=probability)
+    if is_tail and len(group.block.shape) > 1 and _EDGE_FRACTION * count <= size:
+        text = f"{group.block.name} is in the last {count} of {size} entries in flat order"
+        yield Region(text=text, chance=group.chance(1))
 
 
 def _periodic(slices: Slices) -> Iterator[Region]:

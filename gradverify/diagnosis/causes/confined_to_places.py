@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import torch
@@ -11,12 +11,12 @@ from torch import Tensor
 
 from gradverify.core.model.coordinates import Block
 from gradverify.diagnosis.block.relation import claims_in_words, related
-from gradverify.diagnosis.block.structure import AxisMasks, index_along
+from gradverify.diagnosis.block.structure import index_along
 from gradverify.diagnosis.causes.boundary_tile import BOUNDARY_TILE, regions_at_edges
 from gradverify.diagnosis.causes.missing_mask import MISSING_MASK
 from gradverify.diagnosis.causes.wrong_branch import WRONG_BRANCH, regions_by_value
-from gradverify.diagnosis.naming.region import count_text, region_text
-from gradverify.diagnosis.naming.variables import Axis, variables
+from gradverify.diagnosis.naming.region import AxisMasks, region_text
+from gradverify.diagnosis.naming.variables import Axis, block_along, variables
 from gradverify.diagnosis.naming.wording import diagnosed
 from gradverify.diagnosis.projections.sums import (
     RandomProjections,
@@ -41,15 +41,14 @@ def confined_to_places(projections: RandomProjections) -> Diagnosis | None:
 
 def _explained(projections: RandomProjections, group: AxisMasks) -> Diagnosis | None:
     """Return the diagnosis of a group by its positions, by its values, or as masked; None if none applies."""
-    site = projections.block
-    by_place = next(iter(regions_at_edges(site, group)), None)
-    region = by_place or next(iter(regions_by_value(site, group)), None)
+    by_place = next(iter(regions_at_edges(group)), None)
+    region = by_place or next(iter(regions_by_value(group)), None)
     all_masked = not bool((_silent(projections, group.axis) & ~group.wrong).any())  # no right coordinate may be masked
     if region is None and not all_masked:
         return None
-    part, count = sums_over(projections, group.axis, group.wrong), count_text(group.axis, group.wrong)
+    part, count = sums_over(projections, group.axis, group.wrong), group.count
     if not part.claims_nothing and holds(projections, part.numeric, torch.zeros_like(part.claimed)):
-        where = region_text(site, group.axis, group.wrong, torch.ones_like(group.wrong))
+        where = region_text(replace(group, relevant=torch.ones_like(group.wrong)))
         claims = claims_in_words(part.multiple_of_cotangent())
         text = f"{count}; {claims} where numeric = 0{f', at {where}' if where else ''}"
         return diagnosed(MISSING_MASK, text, part.agrees(None)) if where or all_masked else None
@@ -79,15 +78,15 @@ def _groups(projections: RandomProjections, axis: Axis) -> Iterator[AxisMasks]:
         known = sums.wrong_entries.inputs if axis is Axis.INPUT else sums.wrong_entries.outputs
         wrong = torch.zeros_like(silent).index_fill(0, known.to(sums.device), True)
         if int(wrong.sum()) >= _SEVERAL and bool((~wrong & ~silent).any()):
-            yield AxisMasks(axis=axis, wrong=wrong, relevant=wrong | ~silent)
+            yield AxisMasks(evidence=sums, axis=axis, wrong=wrong, relevant=wrong | ~silent)
         return
     sample: Sequence[SampledLine] = projections.columns if axis is Axis.INPUT else projections.rows
     if not any(each.wrong for each in sample) or not any(each.right for each in sample):
         return
-    for keys in _orders(sums.of if axis is Axis.OUTPUT else sums.wrt, projections, axis):
+    for keys in _orders(block_along(sums, axis), projections, axis):
         guess = _contiguous(_Order(keys=keys, silent=silent, projections=projections, axis=axis), sample)
         if guess is not None and int(guess.sum()) >= _SEVERAL and not bool(guess.all()):
-            yield AxisMasks(axis=axis, wrong=guess, relevant=guess | ~silent)
+            yield AxisMasks(evidence=sums, axis=axis, wrong=guess, relevant=guess | ~silent)
 
 
 def _orders(block: Block, projections: RandomProjections, axis: Axis) -> Iterator[Tensor]:

@@ -9,11 +9,11 @@ import torch
 
 from gradverify.diagnosis.block.entries import BlockEntries, contradicts_right, has_factor, ratio_of
 from gradverify.diagnosis.block.relation import confined_along_axis, factor_in_words
-from gradverify.diagnosis.block.structure import AxisMasks, Slices, all_slices, axes_of, is_every_nth, is_run
+from gradverify.diagnosis.block.structure import Slices, all_slices, axes_of, is_every_nth, is_run
 from gradverify.diagnosis.causes.constant_factor import CONSTANT_FACTOR, SIGN_FLIP
-from gradverify.diagnosis.naming.region import Region, chance
-from gradverify.diagnosis.naming.variables import block_along, broadcast_along
-from gradverify.evidence import Diagnosis, Evidence
+from gradverify.diagnosis.naming.region import AxisMasks, Region
+from gradverify.diagnosis.naming.variables import broadcast_along
+from gradverify.evidence import Diagnosis
 
 _MAX_CHANCE = 0.1  # probability of equally regular random slices above which nothing is reported
 _MIN_WRONG = 3  # wrong entries with the same factor
@@ -35,12 +35,11 @@ def factor_by_slice(seen: BlockEntries) -> Diagnosis | None:
     return None
 
 
-def _regular_slices(evidence: Evidence, group: AxisMasks) -> Iterator[Region]:
+def _regular_slices(group: AxisMasks) -> Iterator[Region]:
     """Yield descriptions of the wrong slices if they are regular, and hardly so by chance."""
-    block = block_along(evidence, group.axis)
-    for slices in all_slices(block, group):
+    for slices in all_slices(group):
         for placements, text in _descriptions(slices):
-            likely = chance(placements * len(block.shape), int(group.relevant.sum()), int(group.wrong.sum()))
+            likely = group.chance(placements * len(group.block.shape))
             if likely <= _MAX_CHANCE:
                 yield Region(text=text, chance=likely)
 

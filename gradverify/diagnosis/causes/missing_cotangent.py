@@ -8,7 +8,7 @@ from torch import Tensor
 from gradverify.core.backward.vjps import row, row_cotangent
 from gradverify.diagnosis.block.entries import BlockEntries, Pattern, explained
 from gradverify.diagnosis.naming.constants import common_value, number_text
-from gradverify.diagnosis.naming.region import elements_text, region_text
+from gradverify.diagnosis.naming.region import AxisMasks, elements_text, region_text
 from gradverify.diagnosis.naming.variables import Axis
 from gradverify.diagnosis.naming.wording import share_text
 from gradverify.diagnosis.projections.sums import ComparedBlock
@@ -72,8 +72,8 @@ def vjp_of_zero(site: WrongBlock) -> Tensor | None:
 def _diagnosis(site: WrongBlock, constant: Tensor, form: str, share: float) -> Diagnosis:
     """Return the diagnosis of a constant (n,) that replaces the gradient or is added to it, as `form` says."""
     nonzero = constant != 0
-    relevant = torch.ones_like(nonzero)
-    region, names = (describe(site, Axis.INPUT, nonzero, relevant) for describe in (region_text, elements_text))
+    group = AxisMasks(evidence=site, axis=Axis.INPUT, wrong=nonzero, relevant=torch.ones_like(nonzero))
+    region, names = region_text(group), elements_text(group)
     location = f", where {region}" if region else f", at {names}" if names else ""
     value = common_value(constant[nonzero], _SAME)
     text = form.format("a constant" if value is None else number_text(value)) + location

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import torch
 from torch import Tensor
 
@@ -11,9 +9,8 @@ from gradverify.core.estimate.samples import BAR_FACTOR
 from gradverify.core.model.coordinates import total
 from gradverify.diagnosis.block.entries import BlockEntries, explained, explained_share, ratio_of
 from gradverify.diagnosis.block.relation import claims_in_words, factor_in_words, multiple_of_cotangent, share_inside
-from gradverify.diagnosis.block.structure import is_elementwise
-from gradverify.diagnosis.block.value_or_position import follows_values
-from gradverify.diagnosis.naming.region import count_text, elements_text, region_text
+from gradverify.diagnosis.block.structure import group_of, is_elementwise
+from gradverify.diagnosis.naming.region import elements_text, region_text
 from gradverify.diagnosis.naming.variables import Axis, broadcast_along
 from gradverify.diagnosis.naming.wording import diagnosed
 from gradverify.evidence import Diagnosis
@@ -47,13 +44,13 @@ def _along(seen: BlockEntries, axis: Axis) -> Diagnosis | None:
     share = share_inside(seen, broadcast_along(axis, wrong)) if bool(wrong.any()) else None
     if share is None or (int(seen.wrong.sum()) < 2 and not is_elementwise(seen)):
         return None  # a single wrong entry suggests a mask only in an elementwise function
-    relevant = ~seen.left_out.all(1 - axis.value)
-    region = region_text(seen.block, axis, wrong, relevant, partial(follows_values, seen.permuted, axis, wrong))
+    group = group_of(seen, axis, wrong, ~seen.left_out.all(1 - axis.value))
+    region = region_text(group)
     multiple = multiple_of_cotangent(seen, wrong) if axis is Axis.INPUT else None
     if not (region or torch.equal(zero, wrong)) or (bool(zero.all()) and multiple is None):
         return None
-    region = region or elements_text(seen.block, axis, wrong, relevant)
-    text = f"{count_text(axis, wrong)}; {claims_in_words(multiple)} where numeric = 0{_at(region)}"
+    region = region or elements_text(group)
+    text = f"{group.count}; {claims_in_words(multiple)} where numeric = 0{_at(region)}"
     return diagnosed(MISSING_MASK, text, share)
 
 
@@ -86,8 +83,8 @@ def _scaled(seen: BlockEntries) -> Diagnosis | None:
     if share is None:
         return None
     multiple, count = multiple_of_cotangent(seen, zero_columns), int(zero_columns.sum())
-    follows = partial(follows_values, seen.permuted, Axis.INPUT, zero_columns, marks=_is_unmasked)
-    region = region_text(seen.block, Axis.INPUT, zero_columns, ~seen.left_out.all(0), follows)
+    group = group_of(seen, Axis.INPUT, zero_columns, ~seen.left_out.all(0), marks=_is_unmasked)
+    region = region_text(group)
     text = f"{claims_in_words(multiple)} in {count} of {total(seen.block.wrt.shape)} elements where"
     text += f" numeric = 0{_at(region)}, and analytic = {words} elsewhere"
     return diagnosed(MISSING_MASK, text, share)

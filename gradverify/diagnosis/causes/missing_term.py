@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gradverify.core.model.coordinates import Block
 from gradverify.diagnosis.block.entries import BlockEntries, explained
-from gradverify.diagnosis.block.structure import AxisMasks, all_slices, is_every_nth
+from gradverify.diagnosis.block.structure import all_slices, is_every_nth
+from gradverify.diagnosis.naming.region import AxisMasks
 from gradverify.diagnosis.naming.variables import Axis, block_along
 from gradverify.diagnosis.naming.wording import element_name, listed
 from gradverify.diagnosis.projections.sums import RandomProjections
@@ -128,14 +128,14 @@ def _location(seen: BlockEntries, axis: Axis) -> str:
     if bool((wrong & kept).any()):
         return ""
     block, preposition = block_along(seen.block, axis), "by" if axis is Axis.INPUT else "of"
-    text = _index_text(block, AxisMasks(axis=axis, wrong=wrong, relevant=wrong | kept))
+    text = _index_text(AxisMasks(evidence=seen.block, axis=axis, wrong=wrong, relevant=wrong | kept))
     names = [element_name(block, at) for at in wrong.nonzero().flatten().tolist()]
     return f", those {preposition} {text or listed(names)}"
 
 
-def _index_text(block: Block, group: AxisMasks) -> str:
+def _index_text(group: AxisMasks) -> str:
     """Return a slice along one dimension, with or without a step, that holds exactly the wrong elements; else ""."""
-    for slices in all_slices(block, group):
+    for slices in all_slices(group):
         start, stop = min(slices.wrong), max(slices.wrong) + 1
         step = next((step for step in range(2, slices.size // 2 + 1) if is_every_nth(slices, step)), None)
         if stop - start < slices.size and slices.wrong == slices.relevant & {*range(start, stop)}:
@@ -144,7 +144,8 @@ def _index_text(block: Block, group: AxisMasks) -> str:
             text = f"{start % step or ''}::{step}"
         else:
             continue
-        return f"{block.name}[{', '.join(text if at == slices.dimension else ':' for at in range(len(block.shape)))}]"
+        places = (text if at == slices.dimension else ":" for at in range(len(group.block.shape)))
+        return f"{group.block.name}[{', '.join(places)}]"
     return ""
 
 

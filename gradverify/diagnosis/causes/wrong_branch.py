@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -12,17 +11,16 @@ from torch import Tensor
 from gradverify.diagnosis.block.entries import BlockEntries, explained, ratio_of
 from gradverify.diagnosis.block.relation import confined_to_region, factor_in_words
 from gradverify.diagnosis.block.structure import (
-    AxisMasks,
     axis_masks,
+    group_of,
     is_consecutive,
     is_every_second_or_third,
     is_triangle_or_diagonal,
 )
-from gradverify.diagnosis.block.value_or_position import follows_values
 from gradverify.diagnosis.causes.single_elements import is_confined_to_one_input
-from gradverify.diagnosis.naming.region import Region, accepted_region, regions
-from gradverify.diagnosis.naming.variables import Axis, block_along, broadcast_along, is_sorted, scalars, variables
-from gradverify.evidence import Diagnosis, WrongBlock
+from gradverify.diagnosis.naming.region import AxisMasks, Region, accepted_region, regions
+from gradverify.diagnosis.naming.variables import Axis, broadcast_along, is_sorted, scalars, variables
+from gradverify.evidence import Diagnosis
 
 WRONG_BRANCH = "wrong-branch"
 _MAX_CHANCE = 0.25  # chance of a region above which it is not reported
@@ -38,18 +36,18 @@ def wrong_branch(seen: BlockEntries) -> Diagnosis | None:
     return confined_to_region(seen, WRONG_BRANCH, regions_by_value) or _two_wrong_branches(seen)
 
 
-def regions_by_value(evidence: WrongBlock, group: AxisMasks) -> Iterator[Region]:
+def regions_by_value(group: AxisMasks) -> Iterator[Region]:
     """Yield the regions of values that hold exactly the wrong coordinates, unless by chance.
 
     The positions of the wrong coordinates may explain them as well. Then only the regions that still hold after the
     values changed places are yielded. Positions are ignored in two cases: a triangle, a diagonal or a run of slices if
     a variable is sorted by position, and every second or third slice if the region is a single value.
     """
-    block, candidates = block_along(evidence, group.axis), variables(evidence, group.axis)
-    by_place = is_triangle_or_diagonal(block, group) or is_consecutive(block, group)
+    candidates = variables(group.evidence, group.axis)
+    by_place = is_triangle_or_diagonal(group) or is_consecutive(group)
     position_explains = by_place and not any(is_sorted(variable.values) for variable in candidates)
-    in_step = is_every_second_or_third(block, group)
-    for region in regions(candidates, scalars(evidence), group.wrong, group.relevant):
+    in_step = is_every_second_or_third(group)
+    for region in regions(candidates, scalars(group.evidence), group.wrong, group.relevant):
         by_position = position_explains or (in_step and not region.level)
         if region.coincidence <= _MAX_CHANCE and (not by_position or group.region_test(region)):
             yield region
@@ -65,7 +63,7 @@ def _two_wrong_branches(seen: BlockEntries) -> Diagnosis | None:
         return None
     for side in (larger, inputs.relevant & ~larger):
         sided = _sided(seen, side, inputs.relevant)
-        one_sided = (region for region in regions_by_value(seen.block, sided) if region.one_sided)
+        one_sided = (region for region in regions_by_value(sided) if region.one_sided)
         region = accepted_region(one_sided, sided.region_test)
         if region is not None:
             return _explained(seen, sided, region)
@@ -80,8 +78,7 @@ def _sided(seen: BlockEntries, side: Tensor, relevant: Tensor) -> AxisMasks:
         value = math.nan if factor is None else factor.value
         return (claimed - value * numeric).abs() <= _SAME * claimed.abs()
 
-    follows = partial(follows_values, seen.permuted, Axis.INPUT, side, marks=has_factor)
-    return AxisMasks(axis=Axis.INPUT, wrong=side, relevant=relevant, region_test=follows)
+    return group_of(seen, Axis.INPUT, side, relevant, marks=has_factor)
 
 
 def _inputs_with_larger_factor(seen: BlockEntries, inputs: AxisMasks) -> Tensor | None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from gradverify.core.model.coordinates import Block
 from gradverify.diagnosis.naming.variables import Axis, Variable, VariableKind, block_along, scalars, variables
 from gradverify.diagnosis.naming.wording import differ_text, element_name, listed
 from gradverify.evidence import WrongBlock
@@ -46,6 +47,37 @@ class Region:
 
 
 Follows = Callable[[Region], bool | None]  # whether a region moves with the values; None if that is not clear
+
+
+def no_test(region: Region) -> None:
+    """Return None: no test is available."""
+    del region
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AxisMasks:
+    """Masks of the coordinates along one axis of a block."""
+
+    evidence: WrongBlock
+    axis: Axis
+    wrong: Tensor  # (k,) bool: with a wrong entry
+    relevant: Tensor  # (k,) bool: with a nonzero entry, measured well enough for an error to show
+    region_test: Follows = no_test  # test of a region at the permuted input
+
+    @property
+    def block(self) -> Block:
+        """The output or input along the axis."""
+        return block_along(self.evidence, self.axis)
+
+    @property
+    def count(self) -> str:
+        """The number of wrong coordinates in words: "3 of 5 elements differ"."""
+        noun = "elements" if self.axis is Axis.INPUT else "outputs"
+        return differ_text(int(self.wrong.sum()), len(self.wrong), noun)
+
+    def chance(self, families: int) -> float:
+        """Return the chance that as many random relevant coordinates would be one of `families` given sets."""
+        return chance(families, int(self.relevant.sum()), int(self.wrong.sum()))
 
 
 def regions(found: Sequence[Variable], known: Sequence[float], wrong: Tensor, relevant: Tensor) -> Iterator[Region]:
@@ -203,11 +235,6 @@ def _simplest(low: float, high: float) -> float:
     return high
 
 
-def no_test(region: Region) -> None:
-    """Return None: no test is available."""
-    del region
-
-
 def accepted_region(regions: Iterable[Region], follows: Follows) -> Region | None:
     """Return the first region that passes the test `follows`, or else the best of those that are not ruled out.
 
@@ -227,29 +254,18 @@ def accepted_region(regions: Iterable[Region], follows: Follows) -> Region | Non
     return next((region for region in remaining if region.anchored), remaining[0] if remaining else None)
 
 
-def region_text(evidence: WrongBlock, axis: Axis, wrong: Tensor, relevant: Tensor, follows: Follows = no_test) -> str:
-    """Return the text of the region that contains the wrong but no other relevant coordinates, "" if there is none.
-
-    `wrong` and `relevant` are masks (k,) of the coordinates along the axis.
-    """
-    found = regions(variables(evidence, axis), scalars(evidence), wrong, relevant)
+def region_text(group: AxisMasks) -> str:
+    """Return the text of the region that contains the wrong but no other relevant coordinates, "" if there is none."""
+    found = regions(variables(group.evidence, group.axis), scalars(group.evidence), group.wrong, group.relevant)
     credible = (region for region in found if region.anchored or region.chance <= _CREDIBLE)
-    region = accepted_region(credible, follows)
+    region = accepted_region(credible, group.region_test)
     return "" if region is None else region.text
 
 
-def elements_text(evidence: WrongBlock, axis: Axis, wrong: Tensor, relevant: Tensor) -> str:
-    """Return the names of the wrong coordinates if there are at most three, or of the only right one, else "".
-
-    `wrong` and `relevant` are masks (k,) of the coordinates along the axis.
-    """
-    block, places = block_along(evidence, axis), wrong.nonzero().flatten().tolist()
-    right = (relevant & ~wrong).nonzero().flatten().tolist()
+def elements_text(group: AxisMasks) -> str:
+    """Return the names of the wrong coordinates if there are at most three, or of the only right one, else ""."""
+    places = group.wrong.nonzero().flatten().tolist()
+    right = (group.relevant & ~group.wrong).nonzero().flatten().tolist()
     if len(places) > 1 and len(right) == 1:
-        return f"all elements but {element_name(block, right[0])}"
-    return listed([element_name(block, at) for at in places]) if 0 < len(places) <= _FEW and right else ""
-
-
-def count_text(axis: Axis, wrong: Tensor) -> str:
-    """Return "3 of 5 elements differ" for the coordinates in the mask `wrong` (k,) along an axis."""
-    return differ_text(int(wrong.sum()), len(wrong), "elements" if axis is Axis.INPUT else "outputs")
+        return f"all elements but {element_name(group.block, right[0])}"
+    return listed([element_name(group.block, at) for at in places]) if 0 < len(places) <= _FEW and right else ""
