@@ -44,12 +44,12 @@ _POWERS = (
 
 def statistic_by_slice(seen: BlockEntries) -> Diagnosis | None:
     """Detect claims that are numeric times, or over, a statistic of each row, channel or other slice."""
-    for axis in axes_of(seen):
-        for kept in _slicings(block_along(seen.block, axis).shape):
-            found = first_match(seen, _multiples(seen, axis, kept))
-            if found is not None:
-                return found
-    return None
+    found = (
+        first_match(seen, _multiples(seen, axis, kept))
+        for axis in axes_of(seen)
+        for kept in _slicings(block_along(seen.block, axis).shape)
+    )
+    return next(filter(None, found), None)
 
 
 def _slicings(shape: tuple[int, ...]) -> list[tuple[int, ...]]:

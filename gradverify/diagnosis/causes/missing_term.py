@@ -28,14 +28,12 @@ _MAX_RIGHT = 0.2  # largest share of right columns, and rows, among those chosen
 
 def missing_term(seen: BlockEntries) -> Diagnosis | None:
     """Detect an error that is diagonal, off-diagonal or of much lower rank than the numeric Jacobian."""
-    if seen.block.of.shape == seen.block.wrt.shape and seen.wrong.shape[0] > 2:
-        found = _on_or_off_diagonal(seen)
-        if found is not None:
-            return found
-    return _of_low_rank(seen)
+    return _on_or_off_diagonal(seen) or _of_low_rank(seen)
 
 
 def _on_or_off_diagonal(seen: BlockEntries) -> Diagnosis | None:
+    if seen.block.of.shape != seen.block.wrt.shape or len(seen.wrong) <= 2:
+        return None
     diagonal = torch.eye(len(seen.wrong), dtype=torch.bool, device=seen.wrong.device)
     off_diagonal = ~seen.zero & ~diagonal
     if not bool(off_diagonal.any()):

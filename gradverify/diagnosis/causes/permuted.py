@@ -77,13 +77,10 @@ def _is_mostly_vacated(seen: BlockEntries, arrangement: Arrangement) -> bool:
 
 
 def _first_match(cause: str, seen: BlockEntries, candidates: Iterator[Arrangement]) -> Diagnosis | None:
-    telling = _of_several_values(seen)
-    for arrangement in plausible(seen, candidates):
-        of_saved_values = arrangement.rows is not None and arrangement.columns is not None
-        share = share_of_arrangement(seen, arrangement) if telling or not of_saved_values else None
-        if share is not None:
-            return diagnosed(cause, arrangement.text, share)
-    return None
+    if not _of_several_values(seen):  # then saved values may fit in some order
+        candidates = (each for each in candidates if each.rows is None or each.columns is None)
+    fitting = plausible(seen, candidates)
+    return next(filter(None, (diagnosed(cause, each.text, share_of_arrangement(seen, each)) for each in fitting)), None)
 
 
 def _of_several_values(seen: BlockEntries) -> bool:
