@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 import torch
 
@@ -28,10 +29,6 @@ def boundary_tile(seen: BlockEntries) -> Diagnosis | None:
 
 def regions_at_edges(group: AxisMasks) -> Iterator[Region]:
     """Yield the edges of the tensor, or of its tiles, that hold exactly the wrong coordinates, unless by chance."""
-    return (region for region in _edges(group) if region.coincidence <= _MAX_CHANCE)
-
-
-def _edges(group: AxisMasks) -> Iterator[Region]:
     candidates, known = variables(group.evidence, group.axis), scalars(group.evidence)
     own = [variable for variable in candidates if variable.kind is VariableKind.OWN]
     one_sided = (region for region in regions(own, known, group.wrong, group.relevant) if region.one_sided)
@@ -39,11 +36,10 @@ def _edges(group: AxisMasks) -> Iterator[Region]:
         return  # a branch explains them better: values sorted along a dimension make both fit
     if any(region.level for region in regions(candidates, known, group.wrong, group.relevant)):
         return  # so does one value that only the wrong coordinates have
-    for slices in all_slices(group):
-        yield from _periodic(slices)
-        yield from _contiguous(slices)
-        yield from _all_but_edge(slices)
-    yield from _flat_tail(group)
+    of_slices = (edges(slices) for slices in all_slices(group) for edges in (_periodic, _contiguous, _all_but_edge))
+    for region in chain(chain.from_iterable(of_slices), _flat_tail(group)):
+        if region.coincidence <= _MAX_CHANCE:
+            yield region
 
 
 def _flat_tail(group: AxisMasks) -> Iterator[Region]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
@@ -22,15 +20,6 @@ _MAX_INPUTS = 256  # inputs with wrong entries: with more, no diagnosis is attem
 _DIGITS = 5  # significant digits printed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Slopes:
-    """The one-sided derivatives of the wrong entries by one input, (k,) each."""
-
-    low: Tensor
-    high: Tensor
-    change: Tensor  # difference of the quotients with the two steps
-
-
 def outside_slopes(seen: BlockEntries) -> Diagnosis | None:
     """Detect wrong entries that are all at a kink, with claims below or above both one-sided derivatives."""
     if seen.block.backward.missing[seen.block.wrt.tensor]:
@@ -45,18 +34,16 @@ def outside_slopes(seen: BlockEntries) -> Diagnosis | None:
         slopes = _slopes(seen.block, column, rows)
         if slopes is None:
             return None
-        claimed = seen.claimed[rows, column]
-        size = torch.maximum(slopes.low.abs(), slopes.high.abs())
-        outside = torch.maximum(slopes.low - claimed, claimed - slopes.high)
-        kinked = (slopes.high - slopes.low > _SAME * size) & (slopes.change <= _MAX_CHANGE * size)
-        is_nearest = (claimed.clamp(slopes.low, slopes.high) - seen.numeric[rows, column]).abs() <= _SAME * size
+        low, high, change = slopes
+        claimed, size = seen.claimed[rows, column], torch.maximum(low.abs(), high.abs())
+        outside = torch.maximum(low - claimed, claimed - high)
+        kinked = (high - low > _SAME * size) & (change <= _MAX_CHANGE * size)
+        is_nearest = (claimed.clamp(low, high) - seen.numeric[rows, column]).abs() <= _SAME * size
         if not bool((kinked & is_nearest & (outside > _SAME * size)).all()):
             return None
         at = int(outside.argmax())
         if float(outside[at]) > worst[0]:
-            shown = [
-                number_text(float(f"{float(each[at]):.{_DIGITS}g}")) for each in (claimed, slopes.low, slopes.high)
-            ]
+            shown = [number_text(float(f"{float(each[at]):.{_DIGITS}g}")) for each in (claimed, low, high)]
             where = f"{element_name(seen.block.of, int(rows[at]))} by {element_name(seen.block.wrt, column)}"
             worst = float(outside[at]), f"backward says {shown[0]}, the slopes are {shown[1]} and {shown[2]} ({where})"
     others = int(seen.wrong.sum()) - 1
@@ -64,8 +51,11 @@ def outside_slopes(seen: BlockEntries) -> Diagnosis | None:
     return Diagnosis(cause=OUTSIDE_SLOPES, explanation=f"at a kink: {worst[1]}{more if others else ''}", share=1.0)
 
 
-def _slopes(evidence: Evidence, column: int, rows: Tensor) -> _Slopes | None:
-    """Return the one-sided derivatives of the outputs `rows` by input `column`; None if forward fails on one side."""
+def _slopes(evidence: Evidence, column: int, rows: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
+    """Return the lower and the higher one-sided derivative of the outputs `rows` by input `column`, (k,) each.
+
+    The third tensor is the difference of the quotients with the two steps. None if forward fails on one side.
+    """
     point, value = input_and_output_values(evidence)
     point_block, start = point[evidence.wrt.coordinates], value[evidence.of.coordinates][rows]
     size = float(point_block[column].abs()) or float(point_block.abs().max()) or 1.0
@@ -81,4 +71,4 @@ def _slopes(evidence: Evidence, column: int, rows: Tensor) -> _Slopes | None:
             quotients.append((outputs[rows] - start) / (sign * step * size))
         sides.append(2 * quotients[1] - quotients[0])
         changes.append((quotients[1] - quotients[0]).abs())
-    return _Slopes(low=torch.minimum(*sides), high=torch.maximum(*sides), change=torch.maximum(*changes))
+    return torch.minimum(*sides), torch.maximum(*sides), torch.maximum(*changes)

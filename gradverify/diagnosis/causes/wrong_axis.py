@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
@@ -20,16 +18,8 @@ _MIN_ODDS = 100  # to one: least odds against equal indices in all entries by ch
 _MAX_COUNTED = 8  # entries that count for these odds, at most
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Matched:
-    """Pairs of input and output dimensions whose indices are equal in every nonzero entry."""
-
-    of_input: dict[int, int]  # dimension of the input -> dimension of the output
-
-    @property
-    def dimensions(self) -> set[int]:
-        """The matched dimensions of the input."""
-        return set(self.of_input)
+# Dimensions of the input whose indices are equal to those along a dimension of the output in every nonzero entry.
+_Matched = dict[int, int]  # dimension of the input -> dimension of the output
 
 
 def wrong_axis(seen: BlockEntries) -> Diagnosis | None:
@@ -37,7 +27,7 @@ def wrong_axis(seen: BlockEntries) -> Diagnosis | None:
     numeric, claimed = _matched(seen.block, ~seen.zero), _matched(seen.block, (seen.claimed != 0) & ~seen.left_out)
     if numeric is None or claimed is None or numeric == claimed:
         return None
-    extra, lost = numeric.dimensions - claimed.dimensions, claimed.dimensions - numeric.dimensions
+    extra, lost = numeric.keys() - claimed.keys(), claimed.keys() - numeric.keys()
     if not extra:
         return None  # missing entries are reported by other causes
     name, text = seen.block.wrt.name, f"backward sums along {dimensions_text(sorted(extra))}"
@@ -59,7 +49,7 @@ def _matched(evidence: Evidence, entries: Tensor) -> _Matched | None:
     outputs, inputs = (
         torch.unravel_index(flat, shape) if shape else () for flat, shape in ((rows, of), (columns, wrt))
     )
-    matched: dict[int, int] = {}
+    matched: _Matched = {}
     capacity = int(entries.any(1).sum()) * int(entries.any(0).sum())
     for in_dim, in_size in enumerate(wrt):
         for out_dim, out_size in enumerate(of):
@@ -73,7 +63,7 @@ def _matched(evidence: Evidence, entries: Tensor) -> _Matched | None:
                 matched[in_dim] = out_dim
                 capacity //= in_size
                 break
-    return _Matched(of_input=matched) if len(rows) >= _FILLED * capacity else None
+    return matched if len(rows) >= _FILLED * capacity else None
 
 
 def _is_low_rank_across(seen: BlockEntries, numeric: _Matched, claimed: _Matched) -> bool:
@@ -87,9 +77,9 @@ def _is_low_rank_across(seen: BlockEntries, numeric: _Matched, claimed: _Matched
     inputs = torch.unravel_index(torch.arange(input_count, device=seen.block.device), seen.block.wrt.shape)
     rows, columns = (torch.ones_like(index[0], dtype=torch.bool) for index in (outputs, inputs))
     elsewhere = torch.zeros_like(columns)
-    for in_dim, out_dim in numeric.of_input.items():
+    for in_dim, out_dim in numeric.items():
         rows &= outputs[out_dim] == 0
-        if in_dim in claimed.of_input:
+        if in_dim in claimed:
             columns &= inputs[in_dim] == 0
         else:
             elsewhere |= inputs[in_dim] != 0

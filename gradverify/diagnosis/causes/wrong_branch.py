@@ -49,7 +49,7 @@ def regions_by_value(group: AxisMasks) -> Iterator[Region]:
     in_step = is_every_second_or_third(group)
     for region in regions(candidates, scalars(group.evidence), group.wrong, group.relevant):
         by_position = position_explains or (in_step and not region.level)
-        if region.coincidence <= _MAX_CHANCE and (not by_position or group.region_test(region)):
+        if region.coincidence <= _MAX_CHANCE and (not by_position or (group.region_test and group.region_test(region))):
             yield region
 
 

@@ -49,11 +49,6 @@ class Region:
 Follows = Callable[[Region], bool | None]  # whether a region moves with the values; None if that is not clear
 
 
-def no_test(region: Region) -> None:
-    """Return None: no test is available."""
-    del region
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AxisMasks:
     """Masks of the coordinates along one axis of a block."""
@@ -62,7 +57,7 @@ class AxisMasks:
     axis: Axis
     wrong: Tensor  # (k,) bool: with a wrong entry
     relevant: Tensor  # (k,) bool: with a nonzero entry, measured well enough for an error to show
-    region_test: Follows = no_test  # test of a region at the permuted input
+    region_test: Follows | None = None  # test of a region at the permuted input, if there is one
 
     @property
     def block(self) -> Block:
@@ -235,7 +230,7 @@ def _simplest(low: float, high: float) -> float:
     return high
 
 
-def accepted_region(regions: Iterable[Region], follows: Follows) -> Region | None:
+def accepted_region(regions: Iterable[Region], follows: Follows | None) -> Region | None:
     """Return the first region that passes the test `follows`, or else the best of those that are not ruled out.
 
     Two kinds of regions need no test: regions of positions, and a single region that is hardly a coincidence. A failed
@@ -246,7 +241,7 @@ def accepted_region(regions: Iterable[Region], follows: Follows) -> Region | Non
     remaining: list[Region] = []
     for region in candidates:
         sure = region.membership is None or (region.chance <= _SURE and len(candidates) == 1)
-        passes = True if sure else follows(region)
+        passes = True if sure else follows and follows(region)
         if passes:
             return region
         if passes is None or region.chance <= _SURE:
