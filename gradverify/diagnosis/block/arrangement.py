@@ -37,7 +37,6 @@ class Arrangement:
     rows: Tensor | None  # (m,) indices; None: the order is unchanged
     columns: Tensor | None  # (n,) indices; None: the order is unchanged
     text: str  # the explanation of the finding
-    distance: int = 0  # distance in places that the tensor is rolled or shifted by
 
 
 def plausible(entries: BlockEntries, candidates: Iterator[Arrangement]) -> Iterator[Arrangement]:
@@ -55,71 +54,75 @@ def share_of_arrangement(entries: BlockEntries, arrangement: Arrangement) -> flo
     return explained_share(entries, _expected(entries, arrangement, (rows.unsqueeze(1), columns.unsqueeze(0))))
 
 
-# From the positions of the entries of a tensor, in its shape, to moves of them: the words, the position (or ZERO_LINE)
-# that comes to each place, and the distance.
-Moves = Callable[[Tensor], Iterator[tuple[str, Tensor, int]]]
+# From the positions of the entries of a tensor, in its shape, to moves of them: the words, and the position (or
+# ZERO_LINE) that comes to each place.
+Moves = Callable[[Tensor], Iterator[tuple[str, Tensor]]]
 
 
-def transpositions(places: Tensor) -> Iterator[tuple[str, Tensor, int]]:
+def transpositions(places: Tensor) -> Iterator[tuple[str, Tensor]]:
     """Yield exchanges of two of the last four dimensions."""
     for a, b in combinations(range(max(0, places.dim() - 4), places.dim()), 2):
         if min(places.shape[a], places.shape[b]) > 1:
-            yield f"transposed: dimensions {a} and {b} are exchanged", places.transpose(a, b), 0
+            yield f"transposed: dimensions {a} and {b} are exchanged", places.transpose(a, b)
 
 
-def rolls(places: Tensor) -> Iterator[tuple[str, Tensor, int]]:
-    """Yield cyclic shifts and reversals along each dimension, and of the tensor as a whole."""
-    for dimension, size in enumerate(places.shape):
-        along = dimension_words(places.shape, dimension)
-        for by in _distances(size):
-            yield f"rolled by {by}{along}", places.roll(by, dimension), abs(by)
+def shifts(places: Tensor) -> Iterator[tuple[str, Tensor]]:
+    """Yield cyclic shifts by one, along each dimension and of the tensor as a whole."""
+    return _rolls(places, range(1, 2))
+
+
+def rolls(places: Tensor) -> Iterator[tuple[str, Tensor]]:
+    """Yield reversals and cyclic shifts by two or more places, along each dimension and of the tensor as a whole."""
+    for along, dimensions, size in _directions(places):
         if size > 1:
-            yield f"reversed{along}", places.flip(dimension), 0
-    if places.dim() > 1:
-        yield "reversed as a whole", places.reshape(-1).flip(0), 0
-        for by in _distances(places.numel()):
-            yield f"rolled by {by} as a whole", places.roll(by), abs(by)
+            yield f"reversed{along}", places.flip(dimensions)
+    yield from _rolls(places, range(2, _LONGEST_ROLL + 1))
 
 
-def shifts(places: Tensor) -> Iterator[tuple[str, Tensor, int]]:
+def zero_filled_shifts(places: Tensor) -> Iterator[tuple[str, Tensor]]:
     """Yield shifts by one along a dimension, with zeros shifted in."""
     for dimension, size in enumerate(places.shape):
         for by in (1, -1) if size > _SHORT else ():
             order = places.roll(by, dimension)
             order.select(dimension, 0 if by > 0 else -1).fill_(ZERO_LINE)
             words = f"shifted by {by}{dimension_words(places.shape, dimension)}"
-            yield f"{words}, with zeros in the place that is left", order, 1
+            yield f"{words}, with zeros in the place that is left", order
+
+
+def _rolls(places: Tensor, distances: range) -> Iterator[tuple[str, Tensor]]:
+    for along, dimensions, size in _directions(places):
+        for by in distances if size > _SHORT else ():
+            for signed in (by, -by) if 2 * by < size else (by,) if 2 * by == size else ():
+                yield f"rolled by {signed}{along}", places.roll(signed, dimensions if len(dimensions) == 1 else ())
+
+
+def _directions(places: Tensor) -> Iterator[tuple[str, tuple[int, ...], int]]:
+    """Yield the words, the dimensions and the number of places of each dimension, and of the tensor as a whole."""
+    for dimension, size in enumerate(places.shape):
+        yield dimension_words(places.shape, dimension), (dimension,), size
+    if places.dim() > 1:
+        yield " as a whole", tuple(range(places.dim())), places.numel()
 
 
 def arrangements(evidence: WrongBlock, moves: Moves) -> Iterator[Arrangement]:
     """Yield moves of the gradient, of the cotangent, and of the values that backward saved."""
     of, wrt = evidence.of, evidence.wrt
-    for words, order, far in _flat_moves(wrt, moves, evidence.device):
-        yield Arrangement(rows=None, columns=order, distance=far, text=f"the gradient by {wrt.name} is {words}")
-    for words, order, far in _flat_moves(of, moves, evidence.device):  # output k gets the cotangent of output order[k]
+    for words, order in _flat_moves(wrt, moves, evidence.device):
+        yield Arrangement(rows=None, columns=order, text=f"the gradient by {wrt.name} is {words}")
+    for words, order in _flat_moves(of, moves, evidence.device):  # output k gets the cotangent of output order[k]
         to = (order != ZERO_LINE).nonzero().squeeze(1)
         rows = torch.full_like(order, ZERO_LINE).scatter_(0, order[to], to)  # claimed row order[k] is numeric row k
-        yield Arrangement(rows=rows, columns=None, distance=far, text=f"the cotangent of {of.name} is taken {words}")
-    if of.shape == wrt.shape and moves is not shifts:
-        for words, order, far in _flat_moves(wrt, moves, evidence.device):
+        yield Arrangement(rows=rows, columns=None, text=f"the cotangent of {of.name} is taken {words}")
+    if of.shape == wrt.shape and moves is not zero_filled_shifts:
+        for words, order in _flat_moves(wrt, moves, evidence.device):
             text = f"analytic is numeric of an input {words}: backward uses saved values {words}"
-            yield Arrangement(rows=order, columns=order, distance=far, text=text)
+            yield Arrangement(rows=order, columns=order, text=text)
 
 
-def _flat_moves(block: Block, moves: Moves, device: torch.device) -> Iterator[tuple[str, Tensor, int]]:
+def _flat_moves(block: Block, moves: Moves, device: torch.device) -> Iterator[tuple[str, Tensor]]:
     """Yield the moves of a block's entries, with the positions (k,) in flat order."""
-    for words, order, distance in moves(torch.arange(total(block.shape), device=device).reshape(block.shape)):
-        yield words, order.reshape(-1), distance
-
-
-def _distances(size: int) -> Iterator[int]:
-    """Yield the distances by which `size` entries may be rolled, each in both directions; none for two entries."""
-    if size <= _SHORT:
-        return
-    for by in range(1, min(size // 2, _LONGEST_ROLL) + 1):
-        yield by
-        if 2 * by != size:
-            yield -by
+    for words, order in moves(torch.arange(total(block.shape), device=device).reshape(block.shape)):
+        yield words, order.reshape(-1)
 
 
 def _expected(entries: BlockEntries, arrangement: Arrangement, places: tuple[Tensor, Tensor]) -> Tensor:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 
 import torch
@@ -31,6 +32,8 @@ _TILES = (4, 8, 16, 32, 64, 128, 256)  # tile sizes that are tried
 _CHANGES = 2  # from right to wrong or back along an order, at most: a region has one or two boundaries
 _TRIES = 4  # coordinates with the same key, until one is clearly right or wrong
 _SEVERAL = 2  # wrong coordinates that a region needs
+
+_IsWrong = Callable[[Tensor], bool | None]  # from a mask (k,) to whether its coordinates are wrong, None if unclear
 
 
 def confined_to_places(projections: RandomProjections) -> Diagnosis | None:
@@ -84,7 +87,7 @@ def _groups(projections: RandomProjections, axis: Axis) -> Iterator[AxisMasks]:
     if not any(each.wrong for each in sample) or not any(each.right for each in sample):
         return
     for keys in _orders(block_along(sums, axis), projections, axis):
-        guess = _contiguous(_Order(keys=keys, silent=silent, projections=projections, axis=axis), sample)
+        guess = _contiguous(keys, sample, partial(_is_wrong, projections, axis, silent))
         if guess is not None and int(guess.sum()) >= _SEVERAL and not bool(guess.all()):
             yield AxisMasks(evidence=sums, axis=axis, wrong=guess, relevant=guess | ~silent)
 
@@ -102,63 +105,52 @@ def _orders(block: Block, projections: RandomProjections, axis: Axis) -> Iterato
                 yield (index % tile).double()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Order:
-    """An order of the coordinates along an axis."""
-
-    keys: Tensor  # (k,) sort keys
-    silent: Tensor  # (k,) bool: zero gradient of an input, or constant output
-    projections: RandomProjections
-    axis: Axis
-
-
-def _contiguous(order: _Order, sample: Sequence[SampledLine]) -> Tensor | None:
-    """Return the mask (k,) of wrong coordinates, assuming that these, or the right ones, are contiguous in the order.
+def _contiguous(keys: Tensor, sample: Sequence[SampledLine], is_wrong: _IsWrong) -> Tensor | None:
+    """Return the mask (k,) of wrong coordinates, assuming that these, or the right ones, are contiguous by `keys` (k,).
 
     Returns None if the sample contradicts this. Each boundary is found by bisection between a right and a wrong
     coordinate; a step costs one column or row, or a few.
     """
-    known = sorted((float(order.keys[each.position]), each.wrong) for each in sample if each.wrong or each.right)
+    known = sorted((float(keys[each.position]), each.wrong) for each in sample if each.wrong or each.right)
     if any(first[0] == second[0] and first[1] != second[1] for first, second in pairwise(known)):
         return None
     changes = [k for k in range(1, len(known)) if known[k - 1][1] != known[k][1]]
     if not 1 <= len(changes) <= _CHANGES:
         return None
-    wrong = torch.full_like(order.silent, known[0][1])
+    wrong = torch.full_like(keys, known[0][1], dtype=torch.bool)
     for k in changes:
-        boundary = _boundary(order, known[k - 1], known[k])
+        boundary = _boundary(keys, known[k - 1], known[k], is_wrong)
         if boundary is None:
             return None
-        wrong = torch.where(order.keys >= boundary, known[k][1], wrong)
+        wrong = torch.where(keys >= boundary, known[k][1], wrong)
     return wrong
 
 
-def _boundary(order: _Order, below: tuple[float, bool], above: tuple[float, bool]) -> float | None:
+def _boundary(keys: Tensor, below: tuple[float, bool], above: tuple[float, bool], is_wrong: _IsWrong) -> float | None:
     """Return the smallest key whose coordinates are wrong, or right, like those of the key `above`.
 
     `below` and `above` are (key, wrong). Returns None if a coordinate is neither clearly right nor clearly wrong.
     """
-    between = order.keys[(order.keys > below[0]) & (order.keys < above[0])]
-    candidates: Tensor = torch.unique(between)
+    candidates: Tensor = torch.unique(keys[(keys > below[0]) & (keys < above[0])])
     low, high = 0, len(candidates)  # candidates before `low` are like `below`, those from `high` on like `above`
     while low < high:
         middle = (low + high) // 2
-        wrong = _is_wrong(order, order.keys == candidates[middle])
+        wrong = is_wrong(keys == candidates[middle])
         if wrong is None:
             return None
         low, high = (low, middle) if wrong == above[1] else (middle + 1, high)
     return float(candidates[high]) if high < len(candidates) else above[0]
 
 
-def _is_wrong(order: _Order, here: Tensor) -> bool | None:
+def _is_wrong(projections: RandomProjections, axis: Axis, silent: Tensor, here: Tensor) -> bool | None:
     """True if the coordinates in the mask `here` (k,) are wrong, False if right, None if unclear.
 
     Up to _TRIES of them are measured, until one is clear.
     """
-    preferred = here & ~order.silent  # a silent coordinate may be wrong too, but its error may not show
+    preferred = here & ~silent  # a silent coordinate may be wrong too, but its error may not show
     places = (preferred if bool(preferred.any()) else here).nonzero().flatten().tolist()
     for place in places[:: max(1, len(places) // _TRIES)][:_TRIES]:
-        (line,) = lines(order.projections, order.axis, [place])
+        (line,) = lines(projections, axis, [place])
         if line.wrong != line.right:
             return line.wrong
     return None

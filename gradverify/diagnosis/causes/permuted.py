@@ -22,6 +22,7 @@ from gradverify.diagnosis.block.arrangement import (
     share_of_arrangement,
     shifts,
     transpositions,
+    zero_filled_shifts,
 )
 from gradverify.diagnosis.block.entries import BlockEntries, Pattern, explained
 from gradverify.diagnosis.naming.wording import diagnosed
@@ -43,14 +44,9 @@ def transposed(seen: BlockEntries) -> Diagnosis | None:
 
 def shifted(seen: BlockEntries) -> Diagnosis | None:
     """Detect a shift by one index along a dimension, cyclic or with zeros filled in."""
-    cyclic, zero_filled = (_of_several_lines(seen, moves) for moves in (rolls, shifts))
+    cyclic, zero_filled = (_of_several_lines(seen, moves) for moves in (shifts, zero_filled_shifts))
     inside = filterfalse(partial(_is_mostly_vacated, seen), zero_filled)
-    return _first_match(SHIFTED, seen, filter(is_shift, cyclic)) or _first_match(SHIFTED, seen, inside)
-
-
-def is_shift(arrangement: Arrangement) -> bool:
-    """True if the arrangement is a roll by one index."""
-    return arrangement.distance == 1
+    return _first_match(SHIFTED, seen, cyclic) or _first_match(SHIFTED, seen, inside)
 
 
 def permuted(seen: BlockEntries) -> Diagnosis | None:
@@ -95,8 +91,8 @@ def rearranged_in_sums(projections: RandomProjections) -> Diagnosis | None:
     return (
         find(TRANSPOSED, arrangements(block, transpositions))
         or _transposed_jacobian(projections)
-        or find(SHIFTED, filter(is_shift, arrangements(block, rolls)))
-        or find(PERMUTED, filterfalse(is_shift, arrangements(block, rolls)))
+        or find(SHIFTED, arrangements(block, shifts))
+        or find(PERMUTED, arrangements(block, rolls))
     )
 
 
