@@ -152,7 +152,7 @@ def test_a_saved_helper_runs_what_imports_it_and_keys_run_more(start: Starting, 
 
 
 @pytest.mark.slow
-def test_mistakes_in_specs_are_shown_and_it_goes_on(start: Starting, project: Path) -> None:
+def test_mistakes_in_specs_are_shown_and_a_save_during_a_run_starts_it_again(start: Starting, project: Path) -> None:
     session = start()
     session.until(FOOTER)
     one = FOOTER.replace("2 cases", "1 case")
@@ -166,20 +166,12 @@ def test_mistakes_in_specs_are_shown_and_it_goes_on(start: Starting, project: Pa
     assert f"square.yaml removed\n\n{one}" in session.until(one).replace("\r\n", "\n")
     save(project / "specs" / "third.yaml", SPEC.format("square", "square"))
     assert "third.yaml changed: 1 of 2 cases\n" in session.until(FOOTER)
-    os.killpg(session.process.pid, signal.SIGINT)
-    assert session.ended() == 0
-
-
-@pytest.mark.slow
-def test_a_save_during_a_run_starts_it_again(start: Starting, project: Path) -> None:
-    session = start()
-    session.until(FOOTER)
     save(project / "square.py", f"import time\n{SQUARE.replace('return', 'time.sleep(60)  ;  return')}")
-    session.until("running square/square/cpu-float64")
+    session.until("running third/square/cpu-float64")
     save(project / "square.py", SQUARE)
     session.until("1 case as expected: 1 pass")  # the run that was ended may have its own last lines before
     session.until(FOOTER)
-    session.press("q")
+    os.killpg(session.process.pid, signal.SIGINT)
     assert session.ended() == 0
 
 
