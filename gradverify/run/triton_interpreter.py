@@ -72,6 +72,7 @@ def _replace_parts(interpreter: Any) -> None:
         _round_floats(interpreter)
         _prepare_once(interpreter)
         _keep_dtypes(interpreter)
+        _keep_block_types(interpreter.tl)
         _without_warnings(interpreter)
         _refuse_the_rest(interpreter)
         _without_benchmarks(import_module("triton.runtime.autotuner").Autotuner)
@@ -135,6 +136,26 @@ def _keep_dtypes(interpreter: Any) -> None:
         return known[name]
 
     interpreter._get_np_dtype = looked_up
+
+
+def _keep_block_types(language: Any) -> None:
+    """Describe each type of a block once: every result has one, and its shape and name are made each time."""
+    scalar, block, constant = language.dtype, language.block_type, language.constexpr
+    describe = block.__init__
+    known: dict[tuple[str, tuple[int, ...]], dict[str, Any]] = {}
+
+    def described(self: Any, element_ty: Any, shape: Any) -> None:
+        sizes = tuple(size.value if isinstance(size, constant) else size for size in shape)
+        if type(element_ty) is not scalar or not all(type(size) is int for size in sizes):
+            describe(self, element_ty, shape)  # of a pointer, or refused
+            return
+        key = element_ty.name, sizes
+        if key not in known:
+            describe(self, element_ty, shape)
+            known[key] = dict(vars(self))
+        vars(self).update(known[key], element_ty=element_ty)
+
+    block.__init__ = described
 
 
 def _without_warnings(interpreter: Any) -> None:
