@@ -20,7 +20,7 @@ from gradverify.diagnosis.causes.low_precision_backward import low_precision_bac
 from gradverify.diagnosis.causes.missing_band import missing_band
 from gradverify.diagnosis.causes.missing_broadcast_sum import missing_broadcast_sum, missing_broadcast_sum_in_sums
 from gradverify.diagnosis.causes.missing_conjugate import missing_conjugate
-from gradverify.diagnosis.causes.missing_cotangent import has_constant_part, missing_cotangent
+from gradverify.diagnosis.causes.missing_cotangent import missing_cotangent, vjp_of_zero
 from gradverify.diagnosis.causes.missing_factor import (
     claims_equal_cotangent,
     claims_equal_tensor,
@@ -133,10 +133,7 @@ _IN_SUMS: tuple[Callable[[RandomProjections], Diagnosis | None], ...] = (
 
 
 def diagnose(block: WrongBlock) -> Diagnosis | None:
-    """Return the first cause that explains at least 99 % of the squared error of a block, None if there is none.
-
-    If a part of the error does not depend on the cotangent, only a missing cotangent is tried.
-    """
+    """Return the first cause that explains at least 99 % of the squared error of a block, None if there is none."""
     if isinstance(block, LargeBlock):
         return _diagnosed_in_sums(block) or _diagnosed_in_excerpts(block)
     entries = entries_of(block)
@@ -144,9 +141,13 @@ def diagnose(block: WrongBlock) -> Diagnosis | None:
 
 
 def _first(compared: Compared, causes: Iterable[Callable[[Compared], Diagnosis | None]]) -> Diagnosis | None:
-    """Return a missing cotangent, or else the first of the causes unless a part of the error needs no cotangent."""
-    found = missing_cotangent(compared)
-    if found is not None or has_constant_part(compared):
+    """Return the first of the causes, or a missing cotangent.
+
+    If a part of the error does not depend on the cotangent, the block is not linear in it, and no other cause is tried.
+    """
+    constant = vjp_of_zero(compared.block)
+    found = None if constant is None else missing_cotangent(compared)
+    if found is not None or (constant is not None and compared.shows_constant(constant)):
         return found
     return next(filter(None, (cause(compared) for cause in causes)), None)
 

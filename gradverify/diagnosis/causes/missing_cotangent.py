@@ -36,15 +36,6 @@ def missing_cotangent(compared: ComparedBlock) -> Diagnosis | None:
     return explained(compared, in_wrong, MISSING_COTANGENT, f"{text}: a term does not depend on the cotangent")
 
 
-def has_constant_part(compared: ComparedBlock) -> bool:
-    """True if part of the error does not depend on the cotangent.
-
-    Such a block is not linear in the cotangent, so no other cause is looked for.
-    """
-    constant = vjp_of_zero(compared.block)
-    return constant is not None and compared.shows_constant(constant)
-
-
 def _scale_note(site: WrongBlock) -> str:
     """Return a note on the scale of the constant; "" if rows are computed with a cotangent of 1."""
     cotangent = row_cotangent(site.backward)
