@@ -123,6 +123,7 @@ def test_a_function_that_autograd_refuses_is_inferred(module: Path) -> None:
     assert x[-1] == matrix[-1]
 
 
+@pytest.mark.slow
 def test_shapes_that_are_broadcast_and_refused_are_a_draft(module: Path) -> None:
     """With an x of one dimension, forward runs and backward does not: that says nothing of a right function."""
     assert "say the inputs" in inferred(module, "Turned").reason
@@ -145,6 +146,7 @@ class Raising(torch.autograd.Function):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("statement", "said"),
     [

@@ -71,6 +71,7 @@ def test_an_example_that_ends_its_process_is_run_in_another_one() -> None:
     assert all(f"{name}: " in printed[name] for name in names)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("words", "status"), [(["--help"], 0), ([], 2), (["missing.md"], 2)])
 def test_command_says_how_it_is_called(words: list[str], status: int) -> None:
     command = [sys.executable, "-m", "benchmarks.examples", *words]

@@ -41,6 +41,7 @@ def product(factor: float) -> type[Function]:
     return Product
 
 
+@pytest.mark.slow
 def test_right_and_wrong_gradients_are_told_apart(meta_by_default: None) -> None:
     with torch.device("cpu"):
         x, w = normal(3, 4), normal(4, 2, seed=1)

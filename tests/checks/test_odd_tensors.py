@@ -94,6 +94,7 @@ def test_attribute_of_a_plain_tensor_is_kept() -> None:
     assert [results[name].verdict for name in ("gradcheck", "gradgradcheck", "contract")] == [Verdict.PASS] * 3
 
 
+@pytest.mark.slow
 def test_differentiated_wrapper_is_judged_through_its_own_copy() -> None:
     class Labelled(Function):
         factor = 2.0

@@ -63,6 +63,7 @@ def test_operator_that_overwrites_its_input_fails_test_schema(library: dict[str,
     assert any("fails test_schema: Argument x is not defined as mutable" in finding.message for finding in found)
 
 
+@pytest.mark.slow
 def test_operator_is_found_inside_other_code_and_once(library: dict[str, Callable[..., Any]]) -> None:
     double = library["double"]
     found = operator_calls(problem_of(lambda x: double(double(x.sin())).sum()))

@@ -89,6 +89,7 @@ def test_an_example_with_an_unknown_option_would_be_refused() -> None:
         parser.commands["run"].make_context("run", ["specs/", "--never"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_scripts_name_the_program(shell: str) -> None:
     shown = completed({"_GRADVERIFY_COMPLETE": f"source_{shell}"})

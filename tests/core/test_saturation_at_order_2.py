@@ -45,7 +45,7 @@ def _attention(factor: float) -> Callable[..., Tensor]:
 
 
 # Where a weight is 1 - 1e-28, the gradient by its score is the difference of two numbers around 1 that are equal.
-@pytest.mark.parametrize(("seed", "scale"), [(4, 3.0), (3, 6.0), (6, 10.0), (2, 20.0)])
+@pytest.mark.parametrize(("seed", "scale"), [(4, 3.0), (2, 20.0), (6, 10.0), (3, 6.0)])
 def test_cancellation_in_the_gradient_of_attention_is_within_its_rounding(seed: int, scale: float) -> None:
     generator = torch.Generator().manual_seed(seed)
     q, k, v = (

@@ -258,6 +258,7 @@ def test_one_more_input_is_found_where_all_outputs_are_at_kinks(
     assert (result.verdict, result.mismatched) == (Verdict.FAIL, mismatched)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("row", "column"), [(8, 9), (20, 28), (51, 50)])
 def test_one_more_input_that_counts_to_one_side_is_found_where_all_outputs_are_at_kinks(row: int, column: int) -> None:
     function = with_backward(

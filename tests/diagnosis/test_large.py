@@ -154,6 +154,7 @@ def test_cause_is_named_only_if_it_explains_all_entries(kind: str, sizes: Callab
     assert cause is None or words in finding.message.splitlines()[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("factor", "says"), [(0.0, "analytic = 0 where"), (1.5, "analytic = 3/2 × numeric where")])
 def test_threshold_of_region_is_found_by_bisection(factor: float, says: str) -> None:
     a, b = drawn(SIDE, SIDE), drawn(SIDE, SIDE, seed=1)

@@ -391,6 +391,7 @@ def test_all_rows_but_first_without_relation_are_no_boundary_tile() -> None:
     assert diagnosis_of(torch.sin, wrong, drawn(6, 4)) == (None, "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(80,), (6, 80), (2, 80)])
 def test_all_but_the_last_of_many_without_relation_are_no_boundary_tile(shape: tuple[int, ...]) -> None:
     """The last step of a recursion in backward is its first, and right whatever is wrong with the recursion."""

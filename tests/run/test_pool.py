@@ -75,6 +75,7 @@ def test_a_key_can_be_used_again(engine: Engine) -> None:
     assert once == drive(engine, [task]) == [("TaskStarted", "again"), ("TaskDone", "again")]
 
 
+@pytest.mark.slow
 def test_cancelled_tasks_are_silent(engine: Engine) -> None:
     engine.submit(Task(key="stopped", work=case("stop", "faults.py"), timeout=20))
     engine.submit(Task(key="waiting", work=case("Square"), timeout=20))

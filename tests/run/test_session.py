@@ -37,6 +37,7 @@ def timeless(results: Sequence[CaseResult]) -> list[CaseResult]:
     return [replace(result, seconds=0.0) for result in results]
 
 
+@pytest.mark.slow
 def test_results_depend_neither_on_workers_nor_on_order_nor_on_subset(engine: Engine) -> None:
     cases = numbered(6)
     alone = timeless(outcome(cases, InProcess()).report.cases)

@@ -180,6 +180,7 @@ def test_options_that_exclude_each_other() -> None:
         open_engine(EngineOptions(address="auto"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("address", ["10.0.0.1", "ray://10.0.0.1:10001", ":6379", "host:port"])
 def test_an_address_has_a_host_and_a_port(address: str) -> None:
     pytest.importorskip("ray", reason="Ray is not installed")
