@@ -166,7 +166,6 @@ def test_errors_at_random_positions_have_no_cause(seed: int) -> None:
     assert checked(with_backward(torch.sin, backward), drawn(64, 64)).findings[0].cause is None
 
 
-@pytest.mark.slow
 def test_two_different_errors_have_no_common_cause() -> None:
     def backward(g: Tensor, x: Tensor) -> Tensor:
         first = g * x.sigmoid()
