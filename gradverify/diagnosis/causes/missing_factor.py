@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cache, partial
 from itertools import permutations
 
 import torch
@@ -19,6 +20,7 @@ from gradverify.diagnosis.naming.wording import everywhere, share_text
 from gradverify.evidence import Diagnosis, Evidence
 
 MISSING_FACTOR = "missing-factor"
+MULTIPLE = ": a factor of {} {}"  # its name, and "is missing" or "too many"
 _MAX_CHANCE = 1e-9  # probability of an equally good agreement by chance above which nothing is reported
 _MIN_DISTINCT = 3  # distinct values of a factor: two could be the constants of two regions
 _MIN_ENTRIES = 4  # wrong entries, or distinct values of a tensor, that claims without a factor have to agree with
@@ -47,13 +49,13 @@ _OF_DIFFERENCES = tuple(form for form in _FUNCTIONS if form[0] in ("{1}", "exp({
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A candidate factor on every entry, with its wording."""
+    """A candidate factor on every entry, a function of one tensor or two, with its wording."""
 
-    factor: Tensor  # broadcasts to (m, n)
+    tensors: tuple[Variable, ...]
+    function: Callable[..., Tensor]  # of the values of the tensors
     times: str  # format string of the product: "{} / y"
-    interpretation: str
+    interpretation: Callable[[], str]
     where: str = ""  # " in each row of x", "" for every entry
-    accuracy: float = 0.0  # relative, beyond that of the entries
     signed: bool = False  # its negative is a candidate too, so only a positive constant counts
 
 
@@ -68,36 +70,39 @@ def mistaken_factor(seen: BlockEntries) -> Diagnosis | None:
     return None if found is None else claims_equal_cotangent(seen) or found
 
 
-def first_match(seen: BlockEntries, multiples: Iterable[Candidate]) -> Diagnosis | None:
-    """Return the diagnosis of the first factor that explains the error by itself, or else times a known constant."""
+def first_match(seen: BlockEntries, candidates: Iterable[Candidate], accuracy: float = 0.0) -> Diagnosis | None:
+    """Return the diagnosis of the first factor that explains the error by itself, or else times a known constant.
+
+    The `accuracy` of the factors is relative, beyond that of the entries.
+    """
     sample = ratios(seen)
-    if not _varies_enough(sample, sample.values):
-        return None
-    found = []
-    for multiple in multiples:
-        factor = multiple.factor.expand_as(seen.numeric)[sample.rows, sample.columns]
-        constant = _common_constant(sample, factor, multiple.accuracy)
-        if constant is not None and (constant[0] > 0 or not multiple.signed):
-            found.append((multiple, constant))
-    found.sort(key=lambda each: each[1][0] != 1.0)
-    return next(filter(None, (_diagnosis(seen, multiple, constant) for multiple, constant in found)), None)
+    tried = list(candidates) if _varies_enough(sample, sample.values) else []
+    found = [each for each in _with_constants(sample, tried, accuracy) if each[1] > 0 or not each[0].signed]
+    found.sort(key=lambda each: each[1] != 1.0)
+    return next(filter(None, (_diagnosis(seen, *each, accuracy) for each in found)), None)
 
 
-def _common_constant(sample: Ratios, factor: Tensor, accuracy: float) -> tuple[float, str] | None:
-    """Return the known constant c with ratio = c·factor, and its text; None if their quotient is no known constant."""
-    quotient = sample.values / factor
-    median = float(quotient.median())
-    if not math.isfinite(median) or median == 0:
-        return None
-    near = (quotient - median).abs() <= (2 * sample.tolerance + accuracy) * abs(median)
-    if not bool(near.all()) or not _varies_enough(sample, factor):
-        return None
+def _with_constants(
+    sample: Ratios, tried: Sequence[Candidate], accuracy: float
+) -> Iterator[tuple[Candidate, float, str]]:
+    """Yield the candidates with ratio = c·factor at the sampled entries for a known constant c, with c and its text."""
+    if not tried:
+        return
+    places = {Axis.INPUT: sample.columns, Axis.OUTPUT: sample.rows}
+    sampled = cache(lambda tensor: tensor.values[places[tensor.axis]])
+    factors = torch.stack([each.function(*map(sampled, each.tensors)) for each in tried])
+    quotients = sample.values / factors
+    medians = quotients.median(dim=1, keepdim=True).values
+    near = (quotients - medians).abs() <= (2 * sample.tolerance + accuracy) * medians.abs()
     accuracy += float(sample.tolerance.median())
-    sign = "-" if median < 0 else ""
-    if abs(abs(median) - 1.0) <= accuracy:
-        return math.copysign(1.0, median), sign
-    known = known_constant(median, accuracy, ())
-    return None if known is None else (math.copysign(known.value, median), f"{sign}{known.text} × ")
+    for number in near.all(1).nonzero().flatten().tolist():
+        median = float(medians[number])
+        if _varies_enough(sample, factors[number]):
+            if abs(abs(median) - 1.0) <= accuracy:
+                yield tried[number], math.copysign(1.0, median), "-" if median < 0 else ""
+            elif (known := known_constant(median, accuracy, ())) is not None:
+                constant = math.copysign(known.value, median)
+                yield tried[number], constant, f"{'-' if median < 0 else ''}{known.text} × "
 
 
 def _varies_enough(sample: Ratios, factor: Tensor) -> bool:
@@ -111,19 +116,22 @@ def _varies_enough(sample: Ratios, factor: Tensor) -> bool:
     return count >= _MIN_DISTINCT and (count - 1) * math.log(tolerance) <= math.log(_MAX_CHANCE)
 
 
-def _diagnosis(seen: BlockEntries, multiple: Candidate, constant: tuple[float, str]) -> Diagnosis | None:
-    factor = (constant[0] * multiple.factor).expand_as(seen.numeric)
+def _diagnosis(
+    seen: BlockEntries, candidate: Candidate, constant: float, text: str, accuracy: float
+) -> Diagnosis | None:
+    factor = candidate.function(*(tensor.broadcast for tensor in candidate.tensors))
+    factor = (constant * factor).expand_as(seen.numeric)
     undefined = ~torch.isfinite(factor)
     if bool((undefined & ~seen.zero).any()):
         return None
     predicted = seen.numeric * factor
-    agrees = (seen.claimed - predicted).abs() <= multiple.accuracy * predicted.abs()
+    agrees = (seen.claimed - predicted).abs() <= accuracy * predicted.abs()
     predicted = torch.where(undefined | agrees, seen.claimed, predicted)
     share = explained_share(seen, predicted, float(factor[~undefined].abs().max()))
     if share is None:
         return None
-    where = multiple.where + share_text(share) if multiple.where else everywhere(share)
-    text = f"analytic = {constant[1]}{multiple.times.format('numeric')}{where}{multiple.interpretation}"
+    where = candidate.where + share_text(share) if candidate.where else everywhere(share)
+    text = f"analytic = {text}{candidate.times.format('numeric')}{where}{candidate.interpretation()}"
     return Diagnosis(cause=MISSING_FACTOR, explanation=text, share=share)
 
 
@@ -135,26 +143,30 @@ def _single_tensor_multiples(seen: BlockEntries) -> Iterator[Candidate]:
             yield from _both_ways(form, tensor, _location(seen.block, tensor, ambiguous))
     for tensor in differences(tensors):
         for form in _OF_DIFFERENCES:
-            for multiple in _both_ways(form, tensor, _location(seen.block, tensor, ambiguous)):
-                yield replace(multiple, signed=True)
+            yield from _both_ways(form, tensor, _location(seen.block, tensor, ambiguous), signed=True)
 
 
 def _quotient_multiples(seen: BlockEntries) -> Iterator[Candidate]:
     """Yield the quotients of two tensors along the same axis."""
-    tensors, ambiguous = _tensors(seen), _is_position_ambiguous(seen)
+    tensors = _tensors(seen)
     for axis in (Axis.INPUT, Axis.OUTPUT):
         on_axis = [tensor for tensor in tensors if tensor.axis is axis][:_MAX_TENSORS]
         for first, second in permutations(on_axis, 2):
             others = [tensor for tensor in on_axis if tensor is not first and tensor is not second]
-            quotient = f"{first.name} / {second.name}"
-            interpretation = f": a factor of {quotient} too many"
-            if _is_product_with(seen, first, others):
-                interpretation = (
-                    f", as where {first.name} stands for {second.name}{_location(seen.block, second, ambiguous)}"
-                )
             yield Candidate(
-                factor=first.broadcast / second.broadcast, times=f"{{}} × {quotient}", interpretation=interpretation
+                tensors=(first, second),
+                function=torch.div,
+                times=f"{{}} × {first.name} / {second.name}",
+                interpretation=partial(_interpretation, seen, first, second, others),
             )
+
+
+def _interpretation(seen: BlockEntries, first: Variable, second: Variable, others: Sequence[Variable]) -> str:
+    """Return what claims of numeric times first / second mean."""
+    if _is_product_with(seen, first, others):
+        location = _location(seen.block, second, _is_position_ambiguous(seen))
+        return f", as where {first.name} stands for {second.name}{location}"
+    return MULTIPLE.format(f"{first.name} / {second.name}", "too many")
 
 
 def _is_product_with(seen: BlockEntries, first: Variable, others: Sequence[Variable]) -> bool:
@@ -177,13 +189,15 @@ def _is_position_ambiguous(seen: BlockEntries) -> bool:
     return not is_elementwise(seen) and seen.block.of.shape == seen.block.wrt.shape
 
 
-def _both_ways(form: _Function, tensor: Variable, location: str) -> Iterator[Candidate]:
+def _both_ways(form: _Function, tensor: Variable, location: str, signed: bool = False) -> Iterator[Candidate]:
     """Yield the reciprocal (a missing factor) and the function itself (a factor too many)."""
     name = form[0].format(tensor.name, f"({tensor.name})" if " " in tensor.name else tensor.name)
-    factor = form[1](tensor.broadcast)
-    description = f"{_without_brackets(name)}{location}"
-    yield Candidate(factor=1 / factor, times=f"{{}} / {name}", interpretation=f": a factor of {description} is missing")
-    yield Candidate(factor=factor, times=f"{name} × {{}}", interpretation=f": a factor of {description} too many")
+    for times, function, predicate in (
+        (f"{{}} / {name}", lambda t: 1 / form[1](t), "is missing"),
+        (f"{name} × {{}}", form[1], "too many"),
+    ):
+        interpretation = partial(MULTIPLE.format, f"{_without_brackets(name)}{location}", predicate)
+        yield Candidate(tensors=(tensor,), function=function, times=times, interpretation=interpretation, signed=signed)
 
 
 def _location(evidence: Evidence, tensor: Variable, ambiguous: bool) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import combinations, product
 
 import torch
@@ -12,8 +13,8 @@ from torch import Tensor
 from gradverify.core.model.coordinates import Block, total
 from gradverify.diagnosis.block.entries import BlockEntries
 from gradverify.diagnosis.block.structure import axes_of
-from gradverify.diagnosis.causes.missing_factor import Candidate, first_match
-from gradverify.diagnosis.naming.variables import Axis, block_along, broadcast_along, tensors_along
+from gradverify.diagnosis.causes.missing_factor import MULTIPLE, Candidate, first_match
+from gradverify.diagnosis.naming.variables import Axis, Variable, block_along, tensors_along
 from gradverify.diagnosis.naming.wording import dimensions_text
 from gradverify.evidence import Diagnosis
 
@@ -45,7 +46,7 @@ _POWERS = (
 def statistic_by_slice(seen: BlockEntries) -> Diagnosis | None:
     """Detect claims that are numeric times, or over, a statistic of each row, channel or other slice."""
     found = (
-        first_match(seen, _multiples(seen, axis, kept))
+        first_match(seen, _multiples(seen, axis, kept), _NEAR)
         for axis in axes_of(seen)
         for kept in _slicings(block_along(seen.block, axis).shape)
     )
@@ -68,14 +69,15 @@ def _multiples(seen: BlockEntries, axis: Axis, kept: tuple[int, ...]) -> Iterato
     tensors = [tensor for tensor in tensors_along(seen.block, axis) if not tensor.where]
     for tensor, (name, statistic) in product(tensors, _STATISTICS):
         values = statistic(tensor.values[order].view(int(label.max()) + 1, -1))[label]
+        of_slice = Variable(name=f"the {name} of {tensor.name}", axis=axis, values=values)
         for exponent, times, form, predicate in _POWERS:
-            description = form.format(f"the {name} of {tensor.name}")
+            description = form.format(of_slice.name)
             yield Candidate(
-                factor=broadcast_along(axis, values**exponent),
+                tensors=(of_slice,),
+                function=partial(torch.pow, exponent=exponent),
                 times=times.format("{}", description),
-                interpretation=f": a factor of {description} {predicate}",
+                interpretation=partial(MULTIPLE.format, description, predicate),
                 where=f" in {_slice_words(block, kept)}",
-                accuracy=_NEAR,
             )
 
 
