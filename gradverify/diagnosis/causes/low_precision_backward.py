@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.backward.vjps import Backward
+from gradverify.diagnosis.block.entries import BlockEntries
 from gradverify.diagnosis.naming.wording import rounded_up
 from gradverify.diagnosis.projections.sums import ComparedBlock
 from gradverify.errors import EvaluationError
@@ -21,6 +22,8 @@ _MAX_ERROR = 0.1  # relative error: a larger one has another cause, whatever the
 def low_precision_backward(compared: ComparedBlock) -> Diagnosis | None:
     """Detect vjps that are exact in a narrower dtype, with an error of the size of its rounding."""
     site, vjps = compared.block, []
+    if isinstance(compared, BlockEntries) and not _exact_dtypes(site.backward, compared.returned):
+        return None
     try:
         for vjp in compared.random_vjps():
             if not _exact_dtypes(site.backward, _numbers(site, vjp)):
