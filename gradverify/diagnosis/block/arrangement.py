@@ -42,16 +42,18 @@ class Arrangement:
 def plausible(entries: BlockEntries, candidates: Iterator[Arrangement]) -> Iterator[Arrangement]:
     """Yield the arrangements that sampled wrong entries fit and few sampled right entries contradict."""
     while batch := list(islice(candidates, _AT_ONCE)):
-        expected = torch.stack([_expected(entries, each, entries.sampled_wrong.places) for each in batch])
+        expected = _expected(entries, batch, entries.sampled_wrong.places)
         for number in fits_sampled_wrong(entries, expected).nonzero().flatten().tolist():
-            if not contradicts_sampled_right(entries, _expected(entries, batch[number], entries.sampled_right)):
-                yield batch[number]
+            each = batch[number]
+            if not contradicts_sampled_right(entries, _expected(entries, [each], entries.sampled_right)[0]):
+                yield each
 
 
 def share_of_arrangement(entries: BlockEntries, arrangement: Arrangement) -> float | None:
     """Return the share of the squared error that a rearrangement explains, None if below MIN_SHARE."""
     rows, columns = (torch.arange(size, device=entries.block.device) for size in entries.numeric.shape)
-    return explained_share(entries, _expected(entries, arrangement, (rows.unsqueeze(1), columns.unsqueeze(0))))
+    places = (rows.unsqueeze(1), columns.unsqueeze(0))
+    return explained_share(entries, _expected(entries, [arrangement], places)[0])
 
 
 # From the positions of the entries of a tensor, in its shape, to moves of them: the words, and the position (or
@@ -125,12 +127,10 @@ def _flat_moves(block: Block, moves: Moves, device: torch.device) -> Iterator[tu
         yield words, order.reshape(-1)
 
 
-def _expected(entries: BlockEntries, arrangement: Arrangement, places: tuple[Tensor, Tensor]) -> Tensor:
-    """Return the values that the arrangement predicts at some entries; `places` are their rows and columns."""
-    rows, columns = (
-        each if order is None else order[each]
-        for order, each in zip((arrangement.rows, arrangement.columns), places, strict=True)
-    )
+def _expected(entries: BlockEntries, batch: Sequence[Arrangement], places: tuple[Tensor, Tensor]) -> Tensor:
+    """Return the values that each arrangement predicts at some entries; `places` are their rows and columns."""
+    rows = torch.stack([places[0] if each.rows is None else each.rows[places[0]] for each in batch])
+    columns = torch.stack([places[1] if each.columns is None else each.columns[places[1]] for each in batch])
     found = entries.numeric[rows, columns]  # for ZERO_LINE, which is -1, the last one
     return found.masked_fill((rows == ZERO_LINE) | (columns == ZERO_LINE), 0.0)
 
