@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cache, partial
-from itertools import permutations
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice, permutations
 
 import torch
 from torch import Tensor
@@ -15,12 +15,11 @@ from gradverify.diagnosis.block.entries import BlockEntries, explained, explaine
 from gradverify.diagnosis.block.relation import SAME_FACTOR, Ratios, multiple_in_words, ratios
 from gradverify.diagnosis.block.structure import axes_of, is_elementwise
 from gradverify.diagnosis.naming.constants import common_value, known_constant
-from gradverify.diagnosis.naming.variables import Axis, Variable, differences, tensors_along
+from gradverify.diagnosis.naming.variables import Axis, Variable, block_along, differences, tensors_along
 from gradverify.diagnosis.naming.wording import everywhere, share_text
-from gradverify.evidence import Diagnosis, Evidence
+from gradverify.evidence import Diagnosis
 
 MISSING_FACTOR = "missing-factor"
-MULTIPLE = ": a factor of {} {}"  # its name, and "is missing" or "too many"
 _MAX_CHANCE = 1e-9  # probability of an equally good agreement by chance above which nothing is reported
 _MIN_DISTINCT = 3  # distinct values of a factor: two could be the constants of two regions
 _MIN_ENTRIES = 4  # wrong entries, or distinct values of a tensor, that claims without a factor have to agree with
@@ -28,87 +27,132 @@ _VARIATION = 0.01  # relative variation of the numeric entries that rules out a 
 _EXACT = 1e-12  # relative: a product with one factor, up to float64 rounding
 _MAX_TENSORS = 5  # per axis, whose pairwise quotients are tried
 
-# A text, with {0} for the argument and {1} for the argument in brackets if it contains a space, and the function.
-_Function = tuple[str, Callable[[Tensor], Tensor]]
-# Simplest first. Reciprocals are not listed, since callers try each function and its reciprocal.
-_FUNCTIONS: tuple[_Function, ...] = (
-    ("{1}", lambda t: t),
-    ("{1}²", torch.square),
-    ("(1 - {1})", lambda t: 1 - t),
-    ("(1 - {1}²)", lambda t: 1 - t * t),
-    ("(1 + {1})", lambda t: 1 + t),
-    ("(1 + {1}²)", lambda t: 1 + t * t),
-    ("{1} (1 - {1})", lambda t: t * (1 - t)),
-    ("√{1}", torch.sqrt),
-    ("exp({0})", torch.exp),
-    ("log({0})", torch.log),
-    ("{1}³", lambda t: t**3),
-)
-_OF_DIFFERENCES = tuple(form for form in _FUNCTIONS if form[0] in ("{1}", "exp({0})", "(1 + {1})"))
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
-    """A candidate factor on every entry, a function of one tensor or two, with its wording."""
+class Form:
+    """A function of a tensor by which the claims are multiplied, because it is missing in them or one too many."""
 
-    tensors: tuple[Variable, ...]
-    function: Callable[..., Tensor]  # of the values of the tensors
-    times: str  # format string of the product: "{} / y"
-    interpretation: Callable[[], str]
-    where: str = ""  # " in each row of x", "" for every entry
-    signed: bool = False  # its negative is a candidate too, so only a positive constant counts
+    name: str  # format string, with {0} for the tensor and {1} for the tensor in brackets if its name contains a space
+    function: Callable[[Tensor], Tensor]
+    is_missing: bool  # then `function` is the reciprocal of what `name` says
+
+    def text(self, name: str) -> str:
+        """Return what is missing, or too many, of the tensor with this name."""
+        return self.name.format(name, f"({name})" if " " in name else name)
+
+    def interpretation(self, name: str) -> str:
+        """Return what a factor of this name means."""
+        return f": a factor of {name} {'is missing' if self.is_missing else 'too many'}"
+
+
+def both_ways(name: str, function: Callable[[Tensor], Tensor]) -> tuple[Form, Form]:
+    """Return the reciprocal (a missing factor) and the function itself (a factor too many)."""
+    reciprocal = Form(name=name, function=lambda values: 1 / function(values), is_missing=True)
+    return reciprocal, Form(name=name, function=function, is_missing=False)
+
+
+# Simplest first.
+_FORMS = (
+    *both_ways("{1}", torch.clone),
+    *both_ways("{1}²", torch.square),
+    *both_ways("(1 - {1})", lambda t: 1 - t),
+    *both_ways("(1 - {1}²)", lambda t: 1 - t * t),
+    *both_ways("(1 + {1})", lambda t: 1 + t),
+    *both_ways("(1 + {1}²)", lambda t: 1 + t * t),
+    *both_ways("{1} (1 - {1})", lambda t: t * (1 - t)),
+    *both_ways("√{1}", torch.sqrt),
+    *both_ways("exp({0})", torch.exp),
+    *both_ways("log({0})", torch.log),
+    *both_ways("{1}³", lambda t: t**3),
+)
+_OF_DIFFERENCES = tuple(form for form in _FORMS if form.name in ("{1}", "exp({0})", "(1 + {1})"))
+_OF_QUOTIENTS = (both_ways("{0}", torch.clone)[1],)
+
+# From the number of a tensor and a form of it to a format string of the product, "{} / y", and what it means.
+Words = Callable[[int, Form], tuple[str, str]]
 
 
 def missing_factor(seen: BlockEntries) -> Diagnosis | None:
-    """Detect claims that are numeric times, or over, an elementary function of an input, output or argument."""
-    return first_match(seen, _single_tensor_multiples(seen))
+    """Detect claims that are numeric times, or over, an elementary function of a tensor or of the difference of two."""
+    tensors = [tensor for axis in axes_of(seen) for tensor in tensors_along(seen.block, axis)]
+
+    def words(of: Sequence[Variable], number: int, form: Form) -> tuple[str, str]:
+        name = form.text(of[number].name)
+        times = f"{{}} / {name}" if form.is_missing else f"{name} × {{}}"
+        return times, form.interpretation(f"{_without_brackets(name)}{_location(seen, of[number])}")
+
+    found = first_match(seen, tensors, _FORMS, partial(words, tensors))
+    of_two = [] if found is not None else list(differences(tensors))
+    return found or first_match(seen, of_two, _OF_DIFFERENCES, partial(words, of_two))
 
 
 def mistaken_factor(seen: BlockEntries) -> Diagnosis | None:
     """Detect claims that are numeric times the quotient of two tensors, as if one were used for the other."""
-    found = first_match(seen, _quotient_multiples(seen))
+    on_axes = [list(islice(tensors_along(seen.block, axis), _MAX_TENSORS)) for axis in axes_of(seen)]
+    pairs = [(*pair, on_axis) for on_axis in on_axes for pair in permutations(on_axis, 2)]
+    quotients = [replace(first, values=first.values / second.values) for first, second, _ in pairs]
+
+    def words(number: int, form: Form) -> tuple[str, str]:
+        first, second, on_axis = pairs[number]
+        name = f"{first.name} / {second.name}"
+        others = [each for each in on_axis if each is not first and each is not second]
+        if not _is_product_with(seen, first, others):
+            return f"{{}} × {name}", form.interpretation(name)
+        return f"{{}} × {name}", f", as where {first.name} stands for {second.name}{_location(seen, second)}"
+
+    found = first_match(seen, quotients, _OF_QUOTIENTS, words)
     return None if found is None else claims_equal_cotangent(seen) or found
 
 
-def first_match(seen: BlockEntries, candidates: Iterable[Candidate], accuracy: float = 0.0) -> Diagnosis | None:
+def first_match(
+    seen: BlockEntries,
+    tensors: Sequence[Variable],
+    forms: Sequence[Form],
+    words: Words,
+    accuracy: float = 0.0,
+    where: str = "",
+) -> Diagnosis | None:
     """Return the diagnosis of the first factor that explains the error by itself, or else times a known constant.
 
-    The `accuracy` of the factors is relative, beyond that of the entries.
+    The `accuracy` of the factors is relative, beyond that of the entries. `where` is " in each row of x", "" for every
+    entry. A positive constant comes before a negative one, since the negative of a factor may be another one.
     """
     sample = ratios(seen)
-    tried = list(candidates) if _varies_enough(sample, sample.values) else []
-    found = [each for each in _with_constants(sample, tried, accuracy) if each[1] > 0 or not each[0].signed]
-    found.sort(key=lambda each: each[1] != 1.0)
-    return next(filter(None, (_diagnosis(seen, *each, accuracy) for each in found)), None)
-
-
-def _with_constants(
-    sample: Ratios, tried: Sequence[Candidate], accuracy: float
-) -> Iterator[tuple[Candidate, float, str]]:
-    """Yield the candidates with ratio = c·factor at the sampled entries for a known constant c, with c and its text."""
-    if not tried:
-        return
+    if not (tensors and len(sample.values) and _varies_enough(sample, sample.values)):
+        return None
     places = {Axis.INPUT: sample.columns, Axis.OUTPUT: sample.rows}
-    sampled = cache(lambda tensor: tensor.values[places[tensor.axis]])
-    factors = torch.stack([each.function(*map(sampled, each.tensors)) for each in tried])
+    values = torch.stack([tensor.values[places[tensor.axis]] for tensor in tensors])
+    factors = torch.stack([form.function(values) for form in forms])
+    found = sorted(_constants(sample, factors, accuracy), key=lambda each: (each[2] != 1.0, each[2] < 0))
+    for form, number, constant, text in found:
+        factor = (constant * forms[form].function(tensors[number].broadcast)).expand_as(seen.numeric)
+        share = _share(seen, factor, accuracy)
+        if share is not None:
+            times, interpretation = words(number, forms[form])
+            scope = where + share_text(share) if where else everywhere(share)
+            text = f"analytic = {text}{times.format('numeric')}{scope}{interpretation}"
+            return Diagnosis(cause=MISSING_FACTOR, explanation=text, share=share)
+    return None
+
+
+def _constants(sample: Ratios, factors: Tensor, accuracy: float) -> Iterator[tuple[int, int, float, str]]:
+    """Yield the place of each of the factors (f, t, k) with ratio = c·factor for a known constant c; c and its text."""
     quotients = sample.values / factors
-    medians = quotients.median(dim=1, keepdim=True).values
+    medians = quotients.median(dim=2, keepdim=True).values
     near = (quotients - medians).abs() <= (2 * sample.tolerance + accuracy) * medians.abs()
     accuracy += float(sample.tolerance.median())
-    for number in near.all(1).nonzero().flatten().tolist():
-        median = float(medians[number])
-        if _varies_enough(sample, factors[number]):
+    for form, number in near.all(2).nonzero().tolist():
+        if _varies_enough(sample, factors[form, number]):
+            median = float(medians[form, number])
+            sign = "-" if median < 0 else ""
             if abs(abs(median) - 1.0) <= accuracy:
-                yield tried[number], math.copysign(1.0, median), "-" if median < 0 else ""
+                yield form, number, math.copysign(1.0, median), sign
             elif (known := known_constant(median, accuracy, ())) is not None:
-                constant = math.copysign(known.value, median)
-                yield tried[number], constant, f"{'-' if median < 0 else ''}{known.text} × "
+                yield form, number, math.copysign(known.value, median), f"{sign}{known.text} × "
 
 
 def _varies_enough(sample: Ratios, factor: Tensor) -> bool:
     """True if the factor (k,) has enough distinct values that agreement by chance is improbable."""
-    if not len(factor):
-        return False
     ordered = factor.sort().values
     tolerance = float(sample.tolerance.median())
     distinct = ordered.diff() > 10 * tolerance * torch.maximum(ordered[1:].abs(), ordered[:-1].abs())
@@ -116,57 +160,15 @@ def _varies_enough(sample: Ratios, factor: Tensor) -> bool:
     return count >= _MIN_DISTINCT and (count - 1) * math.log(tolerance) <= math.log(_MAX_CHANCE)
 
 
-def _diagnosis(
-    seen: BlockEntries, candidate: Candidate, constant: float, text: str, accuracy: float
-) -> Diagnosis | None:
-    factor = candidate.function(*(tensor.broadcast for tensor in candidate.tensors))
-    factor = (constant * factor).expand_as(seen.numeric)
+def _share(seen: BlockEntries, factor: Tensor, accuracy: float) -> float | None:
+    """Return the share of the error that claims of numeric times a factor (m, n) explain; None if they do not hold."""
     undefined = ~torch.isfinite(factor)
     if bool((undefined & ~seen.zero).any()):
         return None
     predicted = seen.numeric * factor
     agrees = (seen.claimed - predicted).abs() <= accuracy * predicted.abs()
     predicted = torch.where(undefined | agrees, seen.claimed, predicted)
-    share = explained_share(seen, predicted, float(factor[~undefined].abs().max()))
-    if share is None:
-        return None
-    where = candidate.where + share_text(share) if candidate.where else everywhere(share)
-    text = f"analytic = {text}{candidate.times.format('numeric')}{where}{candidate.interpretation()}"
-    return Diagnosis(cause=MISSING_FACTOR, explanation=text, share=share)
-
-
-def _single_tensor_multiples(seen: BlockEntries) -> Iterator[Candidate]:
-    """Yield elementary functions of each tensor, then of the difference of two."""
-    tensors, ambiguous = _tensors(seen), _is_position_ambiguous(seen)
-    for form in _FUNCTIONS:
-        for tensor in tensors:
-            yield from _both_ways(form, tensor, _location(seen.block, tensor, ambiguous))
-    for tensor in differences(tensors):
-        for form in _OF_DIFFERENCES:
-            yield from _both_ways(form, tensor, _location(seen.block, tensor, ambiguous), signed=True)
-
-
-def _quotient_multiples(seen: BlockEntries) -> Iterator[Candidate]:
-    """Yield the quotients of two tensors along the same axis."""
-    tensors = _tensors(seen)
-    for axis in (Axis.INPUT, Axis.OUTPUT):
-        on_axis = [tensor for tensor in tensors if tensor.axis is axis][:_MAX_TENSORS]
-        for first, second in permutations(on_axis, 2):
-            others = [tensor for tensor in on_axis if tensor is not first and tensor is not second]
-            yield Candidate(
-                tensors=(first, second),
-                function=torch.div,
-                times=f"{{}} × {first.name} / {second.name}",
-                interpretation=partial(_interpretation, seen, first, second, others),
-            )
-
-
-def _interpretation(seen: BlockEntries, first: Variable, second: Variable, others: Sequence[Variable]) -> str:
-    """Return what claims of numeric times first / second mean."""
-    if _is_product_with(seen, first, others):
-        location = _location(seen.block, second, _is_position_ambiguous(seen))
-        return f", as where {first.name} stands for {second.name}{location}"
-    return MULTIPLE.format(f"{first.name} / {second.name}", "too many")
+    return explained_share(seen, predicted, float(factor[~undefined].abs().max()))
 
 
 def _is_product_with(seen: BlockEntries, first: Variable, others: Sequence[Variable]) -> bool:
@@ -179,33 +181,13 @@ def _is_product_with(seen: BlockEntries, first: Variable, others: Sequence[Varia
     return any(common_value(rest[seen.sampled_wrong.places], SAME_FACTOR) is not None for rest in rests)
 
 
-def _tensors(seen: BlockEntries) -> list[Variable]:
-    """Return the tensors that fit along the inputs, and along the outputs unless the function is elementwise."""
-    return [tensor for axis in axes_of(seen) for tensor in tensors_along(seen.block, axis)]
-
-
-def _is_position_ambiguous(seen: BlockEntries) -> bool:
-    """True if a position may mean that of the input or of the output: equal shapes, but not elementwise."""
-    return not is_elementwise(seen) and seen.block.of.shape == seen.block.wrt.shape
-
-
-def _both_ways(form: _Function, tensor: Variable, location: str, signed: bool = False) -> Iterator[Candidate]:
-    """Yield the reciprocal (a missing factor) and the function itself (a factor too many)."""
-    name = form[0].format(tensor.name, f"({tensor.name})" if " " in tensor.name else tensor.name)
-    for times, function, predicate in (
-        (f"{{}} / {name}", lambda t: 1 / form[1](t), "is missing"),
-        (f"{name} × {{}}", form[1], "too many"),
-    ):
-        interpretation = partial(MULTIPLE.format, f"{_without_brackets(name)}{location}", predicate)
-        yield Candidate(tensors=(tensor,), function=function, times=times, interpretation=interpretation, signed=signed)
-
-
-def _location(evidence: Evidence, tensor: Variable, ambiguous: bool) -> str:
+def _location(seen: BlockEntries, tensor: Variable) -> str:
     """Return the position at which a factor is taken, "" if it is unambiguous."""
-    block = evidence.wrt if tensor.axis is Axis.INPUT else evidence.of
-    if tensor.where:
-        return f"{tensor.where} of {block.name}"
-    return f" at the same place of {block.name}" if ambiguous and tensor.name != block.name else ""
+    block = block_along(seen.block, tensor.axis)
+    if tensor.where or tensor.name == block.name:
+        return f"{tensor.where} of {block.name}" if tensor.where else ""
+    is_ambiguous = not is_elementwise(seen) and seen.block.of.shape == seen.block.wrt.shape
+    return f" at the same place of {block.name}" if is_ambiguous else ""
 
 
 def _without_brackets(text: str) -> str:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from functools import partial
-from itertools import combinations, product
+from itertools import combinations
 
 import torch
 from torch import Tensor
@@ -13,7 +12,7 @@ from torch import Tensor
 from gradverify.core.model.coordinates import Block, total
 from gradverify.diagnosis.block.entries import BlockEntries
 from gradverify.diagnosis.block.structure import axes_of
-from gradverify.diagnosis.causes.missing_factor import MULTIPLE, Candidate, first_match
+from gradverify.diagnosis.causes.missing_factor import Form, both_ways, first_match
 from gradverify.diagnosis.naming.variables import Axis, Variable, block_along, tensors_along
 from gradverify.diagnosis.naming.wording import dimensions_text
 from gradverify.evidence import Diagnosis
@@ -34,19 +33,13 @@ _STATISTICS: tuple[tuple[str, Callable[[Tensor], Tensor]], ...] = (
     ("sum of exponentials", lambda t: t.exp().sum(dim=1)),
 )
 
-
-_POWERS = (
-    (1, "{} × {}", "{}", "too many"),
-    (-1, "{} / {}", "{}", "is missing"),
-    (2, "{} × {}", "{} squared", "too many"),
-    (-2, "{} / {}", "{} squared", "is missing"),
-)
+_FORMS = (*both_ways("{0}", torch.clone), *both_ways("{0} squared", torch.square))
 
 
 def statistic_by_slice(seen: BlockEntries) -> Diagnosis | None:
     """Detect claims that are numeric times, or over, a statistic of each row, channel or other slice."""
     found = (
-        first_match(seen, _multiples(seen, axis, kept), _NEAR)
+        _first_match(seen, axis, kept)
         for axis in axes_of(seen)
         for kept in _slicings(block_along(seen.block, axis).shape)
     )
@@ -60,25 +53,29 @@ def _slicings(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
     return sorted(subsets, key=lambda dimensions: total(tuple(shape[place] for place in dimensions)))
 
 
-def _multiples(seen: BlockEntries, axis: Axis, kept: tuple[int, ...]) -> Iterator[Candidate]:
-    """Yield the powers of a statistic of each slice of each tensor, with one slice per index along `kept`."""
+def _first_match(seen: BlockEntries, axis: Axis, kept: tuple[int, ...]) -> Diagnosis | None:
+    """Return the diagnosis of the first statistic that fits, with one slice of a tensor per index along `kept`."""
+    block = block_along(seen.block, axis)
+    statistics = list(_statistics(seen, axis, kept))
+
+    def words(number: int, form: Form) -> tuple[str, str]:
+        name = form.text(statistics[number].name)
+        return f"{{}} {'/' if form.is_missing else '×'} {name}", form.interpretation(name)
+
+    return first_match(seen, statistics, _FORMS, words, accuracy=_NEAR, where=f" in {_slice_words(block, kept)}")
+
+
+def _statistics(seen: BlockEntries, axis: Axis, kept: tuple[int, ...]) -> Iterator[Variable]:
+    """Yield the statistics of each slice of each tensor, with one slice per index along `kept`."""
     block = block_along(seen.block, axis)
     sizes = [size if place in kept else 1 for place, size in enumerate(block.shape)]
     label = torch.arange(math.prod(sizes), device=seen.block.device).view(sizes).expand(block.shape).reshape(-1)
     order = label.argsort(stable=True)
     tensors = [tensor for tensor in tensors_along(seen.block, axis) if not tensor.where]
-    for tensor, (name, statistic) in product(tensors, _STATISTICS):
-        values = statistic(tensor.values[order].view(int(label.max()) + 1, -1))[label]
-        of_slice = Variable(name=f"the {name} of {tensor.name}", axis=axis, values=values)
-        for exponent, times, form, predicate in _POWERS:
-            description = form.format(of_slice.name)
-            yield Candidate(
-                tensors=(of_slice,),
-                function=partial(torch.pow, exponent=exponent),
-                times=times.format("{}", description),
-                interpretation=partial(MULTIPLE.format, description, predicate),
-                where=f" in {_slice_words(block, kept)}",
-            )
+    for tensor in tensors:
+        members = tensor.values[order].view(math.prod(sizes), -1)
+        for name, statistic in _STATISTICS:
+            yield Variable(name=f"the {name} of {tensor.name}", axis=axis, values=statistic(members)[label])
 
 
 def _slice_words(block: Block, kept: tuple[int, ...]) -> str:
