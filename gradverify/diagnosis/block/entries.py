@@ -91,11 +91,6 @@ class BlockEntries:
         return ~self.zero
 
     @property
-    def returned(self) -> Tensor:
-        """The claimed rows (m, n) as backward returned them, before they were divided by its cotangent."""
-        return self.claimed * row_cotangent(self.block.backward)
-
-    @property
     def claims_nothing(self) -> bool:
         """True if every claim is zero."""
         return not bool((self.block.claimed != 0).any())

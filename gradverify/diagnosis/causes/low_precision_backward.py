@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gradverify.core.backward.vjps import Backward
+from gradverify.core.backward.vjps import Backward, row_cotangent
 from gradverify.diagnosis.block.entries import BlockEntries
 from gradverify.diagnosis.naming.wording import rounded_up
 from gradverify.diagnosis.projections.sums import ComparedBlock
@@ -22,8 +22,10 @@ _MAX_ERROR = 0.1  # relative error: a larger one has another cause, whatever the
 def low_precision_backward(compared: ComparedBlock) -> Diagnosis | None:
     """Detect vjps that are exact in a narrower dtype, with an error of the size of its rounding."""
     site, vjps = compared.block, []
-    if isinstance(compared, BlockEntries) and not _exact_dtypes(site.backward, compared.returned):
-        return None
+    if isinstance(compared, BlockEntries):
+        returned = compared.claimed * row_cotangent(site.backward)  # rows, before they were divided by their cotangent
+        if not _exact_dtypes(site.backward, returned):
+            return None
     try:
         for vjp in compared.random_vjps():
             if not _exact_dtypes(site.backward, _numbers(site, vjp)):
