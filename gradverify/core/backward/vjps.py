@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 from itertools import accumulate, pairwise
 
 import torch
@@ -44,7 +45,7 @@ class Graph:
     vectorised_calls: int = 0  # such calls so far
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Backward:
     """Backward as a function of the cotangent, with its recorded graph."""
 
@@ -54,6 +55,11 @@ class Backward:
     overwrites: bool  # True if backward writes to the cotangent, which other nodes may share
     known_vjp: tuple[Tensor, Tensor]  # the random cotangent (m,), without small entries, and its vjp (n,)
     graph: Graph = field(default_factory=Graph)
+
+    @cached_property
+    def vjp_of_zero(self) -> Tensor:
+        """The vjp of a zero cotangent, (n,); computed at the first use, which may raise EvaluationError."""
+        return row(self, torch.zeros_like(self.known_vjp[0]))
 
 
 def backward_of(problem: Problem, tape: Tape, seed: int) -> Backward:
@@ -107,9 +113,8 @@ def vjp_on_recorded_graph(backward: Backward, cotangent: Tensor) -> Tensor | Non
     if backward.graph.reuse in (Reuse.FRESH, Reuse.WORN) or not is_intact(backward.tape):
         return None
     try:
-        return flat_gradients(
-            backward.problem, _pull_back(backward.problem, backward.tape, _per_output(backward.tape, cotangent))
-        )
+        cotangents = _per_output(backward.tape, cotangent)
+        return flat_gradients(backward.problem, _pull_back(backward.problem, backward.tape, cotangents))
     except Rejected:
         raise
     except EvaluationError:
@@ -125,8 +130,7 @@ def first_vjp_is_diagonal(backward: Backward, claimed: Tensor) -> bool:
     """
     cotangent, vjp = backward.known_vjp
     cotangent, vjps = cotangent.to(claimed.device), vjp.view_as(claimed)
-    slices = portions(cotangent)
-    return all(_is_product(vjps[:, part], claimed[:, part] * cotangent[part]) for part in slices)
+    return all(_is_product(vjps[:, part], claimed[:, part] * cotangent[part]) for part in portions(cotangent))
 
 
 def outputs_in(tape: Tape) -> int:
@@ -165,16 +169,14 @@ def many_vjps(backward: Backward, cotangents: Tensor, only: slice = EVERYTHING) 
 
 
 def rows(backward: Backward, places: Sequence[int]) -> Iterator[Tensor]:
-    """Yield the rows of A for the output coordinates `places`, each (n,)."""
-    for block in _row_blocks(backward, places):
-        yield from block
+    """Return the rows of A for the output coordinates `places`, each (n,) when it is asked for."""
+    return (each for block in _row_blocks(backward, places) for each in block)
 
 
 def jacobian(backward: Backward) -> Tensor:
     """Return the analytic Jacobian, (m, n), at the cost of m vjps."""
     cotangent, vjp = backward.known_vjp
-    found = list(_row_blocks(backward, range(len(cotangent))))
-    return torch.cat(found) if found else vjp.new_zeros(0, len(vjp))
+    return torch.cat([vjp.new_zeros(0, len(vjp)), *_row_blocks(backward, range(len(cotangent)))])
 
 
 def row_cotangent(backward: Backward) -> float:
@@ -189,9 +191,7 @@ def _repeats(backward: Backward) -> bool:
     """Return True if the recorded graph reproduces its first vjp, to 1e-12 relative in each entry."""
     cotangent, expected = backward.known_vjp
     repeated = vjp_on_recorded_graph(backward, cotangent)
-    return repeated is not None and (
-        torch.equal(repeated, expected) or torch.allclose(repeated, expected, rtol=1e-12, atol=0.0, equal_nan=True)
-    )
+    return repeated is not None and torch.allclose(repeated, expected, rtol=1e-12, atol=0.0, equal_nan=True)
 
 
 def _is_product(vjp: Tensor, product: Tensor) -> bool:

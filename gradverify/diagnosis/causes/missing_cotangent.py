@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gradverify.core.backward.vjps import row, row_cotangent
+from gradverify.core.backward.vjps import row_cotangent
 from gradverify.diagnosis.block.entries import BlockEntries, Pattern, explained
 from gradverify.diagnosis.naming.constants import common_value, number_text
 from gradverify.diagnosis.naming.region import AxisMasks, elements_text, region_text
@@ -50,12 +50,10 @@ _ADDED = "analytic = numeric × cotangent + {}, and that second term stays when 
 
 def vjp_of_zero(site: WrongBlock) -> Tensor | None:
     """Return the vjp of a zero cotangent by this input, (n,); None if it is zero, as it should be, or not finite."""
-    size = max(block.stop for block in site.outputs)
     try:
-        vjp = row(site.backward, torch.zeros(size, dtype=torch.float64))
+        constant = site.backward.vjp_of_zero[site.wrt.coordinates].to(site.device)
     except EvaluationError:
         return None
-    constant = vjp[site.wrt.coordinates].to(site.device)
     usable = bool((constant != 0).any()) and bool(torch.isfinite(constant).all())
     return constant if usable else None
 
