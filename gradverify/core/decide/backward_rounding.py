@@ -230,7 +230,7 @@ def _entries(
     reuse = Reuse.SHARED if backward.graph.reuse is Reuse.SHARED else Reuse.FRESH
     entries = []
     for move in moves:
-        problem = _problem_at(backward.problem, flatten(unflatten(context.sampled.point + move, own)))
+        problem = problem_at(backward.problem, flatten(unflatten(context.sampled.point + move, own)))
         try:
             graph = Graph(reuse=reuse, vectorises=backward.graph.vectorises)
             there = replace(backward, problem=problem, tape=record(problem), graph=graph)
@@ -241,7 +241,7 @@ def _entries(
     return torch.stack(entries)
 
 
-def _problem_at(problem: Problem, point: Tensor) -> Problem:
+def problem_at(problem: Problem, point: Tensor) -> Problem:
     """Return the problem at another point (n,)."""
     tensors = unflatten(point, [primal.tensor for primal in problem.primals])
     primals = tuple(replace(primal, tensor=tensor) for primal, tensor in zip(problem.primals, tensors, strict=True))

@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 
 from gradverify.case import Settings, Tolerances
+from gradverify.core.decide.backward_rounding import problem_at
 from gradverify.core.decide.context import unchanged
 from gradverify.core.estimate.samples import BAR_FACTOR
 from gradverify.core.forward.repeatable import made_repeatable
 from gradverify.core.jacobians import investigate
-from gradverify.core.model.coordinates import flatten, unflatten
+from gradverify.core.model.coordinates import flatten
 from gradverify.core.model.problem import Problem, call
 from gradverify.core.model.tape import record
 from gradverify.diagnosis.naming.variables import input_and_output_values
@@ -24,19 +25,16 @@ _CLEAR = 1e-3  # relative error that is clear
 _SAME = 1e-5  # relative difference of derivatives that count as equal
 
 
-def problem_at(evidence: Evidence, point: Tensor) -> Problem:
+def shifted_problem(evidence: Evidence, point: Tensor) -> Problem:
     """Return the problem with the block's input at `point` (n,) and all other inputs unchanged."""
-    problem = evidence.backward.problem
     all_inputs = input_and_output_values(evidence)[0].clone()
     all_inputs[evidence.wrt.coordinates] = point
-    tensors = unflatten(all_inputs, [primal.tensor for primal in problem.primals])
-    primals = [replace(primal, tensor=tensor) for primal, tensor in zip(problem.primals, tensors, strict=True)]
-    return replace(problem, primals=tuple(primals))
+    return problem_at(evidence.backward.problem, all_inputs)
 
 
 def evidence_at(evidence: Evidence, point: Tensor) -> Evidence | None:
     """Return the block with its input at `point` (n,) and all other inputs unchanged; None if it is not known there."""
-    return _known_evidence(evidence, problem_at(evidence, point))
+    return _known_evidence(evidence, shifted_problem(evidence, point))
 
 
 def clear_errors(evidence: Evidence) -> Tensor:
@@ -70,7 +68,7 @@ def evidence_in(problem: Problem, of: str, wrt: str, settings: Settings) -> Evid
 
 def outputs_at(evidence: Evidence, point: Tensor) -> Tensor | None:
     """Return the block's output (m,) at the input `point` (n,), None if forward fails or returns fewer outputs."""
-    problem = problem_at(evidence, point)
+    problem = shifted_problem(evidence, point)
     try:
         outputs = flatten(output.tensor for output in call(problem, [primal.tensor for primal in problem.primals]))
     except EvaluationError:

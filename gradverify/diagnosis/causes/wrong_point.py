@@ -12,7 +12,7 @@ from gradverify.core.backward.vjps import backward_of, row
 from gradverify.core.model.magnitudes import any_set
 from gradverify.core.model.tape import record
 from gradverify.diagnosis.block.entries import BlockEntries, explained_share
-from gradverify.diagnosis.block.shifted_problem import clear_errors, evidence_at, outputs_at, problem_at
+from gradverify.diagnosis.block.shifted_problem import clear_errors, evidence_at, outputs_at, shifted_problem
 from gradverify.diagnosis.block.structure import is_elementwise
 from gradverify.diagnosis.naming.variables import Axis, Variable, tensors_along
 from gradverify.errors import EvaluationError
@@ -96,7 +96,7 @@ def _claimed_at(evidence: Evidence, point: Tensor) -> Tensor | None:
 
     None if forward or backward fails there.
     """
-    problem = problem_at(evidence, point)
+    problem = shifted_problem(evidence, point)
     try:
         backward = backward_of(problem, record(problem), 0)
         cotangent = torch.zeros_like(backward.known_vjp[0])
