@@ -46,7 +46,7 @@ def results(engine: Engine) -> dict[str, CaseResult]:
     names += ["memory", "too_large", "child", "daemon", "reads_input", *TIMEOUTS]
     cases = []
     for number, name in enumerate(names):
-        limit = 0.5 if name in TIMEOUTS else 20.0
+        limit = 2.0 if name in TIMEOUTS else 20.0  # the traceback is written in the last tenth, also on a busy machine
         cases.append(case(name, "faults.py", timeout=limit))
         cases.append(case("Square", id=f"spec/innocent{number}/cpu", draw_key="spec/innocent"))
     return run(cases, engine)
@@ -94,8 +94,8 @@ def test_a_case_that_hangs_is_killed_at_its_time_limit(results: dict[str, CaseRe
         f", last in {SHOWN}/faults.py:{line} in hang" if name == "hang" else ""
     )  # a stopped process writes no traceback
     (finding,) = results[name].checks[0].findings
-    assert (finding.code, finding.message) == ("GV904", f"timed out after 0.5 s{last}")
-    assert results[name].seconds >= 0.5
+    assert (finding.code, finding.message) == ("GV904", f"timed out after 2 s{last}")
+    assert results[name].seconds >= 2.0
 
 
 @pytest.mark.parametrize("name", PASSES)
