@@ -58,6 +58,10 @@ def _nothing(*arguments: Any, **options: Any) -> None:
     """Accept any arguments and return None."""
 
 
+def _no_rounding_on_the_way(sampled: Any, *measured: Any) -> Any:
+    return torch.zeros_like(sampled.value)
+
+
 def _no_rounding_inside(sampled: Any, samples: Any, own: Any) -> Any:
     return torch.zeros_like(samples.plus)
 
@@ -70,15 +74,11 @@ def _no_claim_agrees(samples: Any, claimed: Any, height: Any) -> Any:
     return torch.zeros_like(claimed, dtype=torch.bool)
 
 
-def _no_step_agrees(sampled: Any, samples: Any, claimed: Any, numeric: Any) -> Any:
-    return torch.zeros_like(claimed, dtype=torch.bool)
-
-
 def _no_slight_kink(smooth: Any, left: Any, right: Any) -> Any:
     return torch.zeros_like(smooth.value, dtype=torch.bool)
 
 
-def _no_claim_undecided(context: Any, samples: Any, claimed: Any, scatter: Any) -> Any:
+def _no_claim_undecided(sampled: Any, samples: Any, claimed: Any) -> Any:
     return torch.zeros_like(claimed, dtype=torch.bool)
 
 
@@ -121,11 +121,9 @@ _SCREENED = screen.screened  # kept, since `_all_in_doubt` replaces it
 
 MECHANISMS: tuple[Mechanism, ...] = (
     *map(_excuse, EXCUSES),
-    _part("last digits", "backward_rounding", "_up_to_last_digits", _argument(2)),
     _part("low precision", "backward_rounding", "_up_to_low_precision", _argument(2)),
-    _part("scatter of backward", "backward_rounding", "_up_to_scatter", _argument(2)),
+    _part("rounding of backward", "backward_rounding", "_up_to_rounding", _argument(2)),
     _part("constant stairs", "stairs", "_agrees_up_to_stairs", _no_claim_agrees),
-    _part("sloping stairs", "stairs", "agrees_with_larger_steps", _no_step_agrees),
     _noise("differences of samples", "forward.noise", "noise_in", lambda samples: torch.zeros_like(samples[0])),
     _noise("pooled", "forward.noise", "pooled", _argument(1)),
     _noise("rounding of outputs", "forward.noise", "rounding_of", _nothing_like(1)),
@@ -136,8 +134,8 @@ MECHANISMS: tuple[Mechanism, ...] = (
     _noise("cancellation", "estimate.nonsmooth", "_cancelled", _no_height),
     _noise("rounding jump", "estimate.smoothness", "rounding_jump", _no_height),
     _noise("rounding inside", "estimate.smoothness", "_inside", _no_rounding_inside),
-    _noise("cancellation floor", "decide.ladder", "_below_cancellation_floor", _nothing),
-    _noise("constant stretch", "decide.ladder", "_is_too_short_to_tell", _no_claim_undecided),
+    _noise("rounding on the way", "forward.step_noise", "rounding_on_the_way", _no_rounding_on_the_way),
+    _noise("one stair", "decide.ladder", "_stays_on_a_stair", _no_claim_undecided),
     _noise("unresolved slope", "decide.ladder", "_is_too_steep_to_refute", _no_row_unseen),
     _noise("drift", "estimate.tableau", "_drift", lambda difference, *replacements: torch.zeros_like(difference[:, 0])),
     _noise("float64 forward", "forward.repeatable", "in_double", _argument(0)),

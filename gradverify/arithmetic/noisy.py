@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
 from typing import Any
@@ -13,15 +13,48 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from gradverify.arithmetic.fused import STEPS
 from gradverify.arithmetic.unrounded import chosen, gives_whole_numbers, has_numbers, is_held
 
 NOISE_EPS = 2.0**-36  # relative width of the noise: far above float64's rounding, far below where it is not linear
+_LESS_NOISE = 2.0**-48  # a second width, as far from float64's rounding as needed to see it
+_IN_PROPORTION = 64.0  # ratio of the changes by noise of two widths, each by its width; at a jump it is 2^12
+_EVALUATIONS = 4  # at each width
+_OF_ONE = 8.0  # times the change at one evaluation: that of others is no larger
 _COPIES = {torch.ops.aten.clone.default, torch.ops.aten.cat.default}  # they choose what they are given
+_SUMS = {torch.ops.aten.add, torch.ops.aten.sub, torch.ops.aten.rsub}
+
+
+def amplification(evaluate: Callable[[], Tensor], exact: Tensor) -> Tensor:
+    """Return how far rounding on the way to a result may move it, per unit of rounding; of the shape of `exact`.
+
+    `evaluate` computes the result anew, and `exact` is what it returns without noise. The change is that by noisy
+    arithmetic of two widths. It is 0 where it is not in proportion to the width: there, noise decides between branches.
+    What an extension or numpy computes counts as one operation.
+    """
+    generator = torch.Generator().manual_seed(0)
+    large, small = (
+        torch.stack([_change_by_noise(evaluate, exact, generator, width) for _ in range(_EVALUATIONS)]).amax(dim=0)
+        for width in (NOISE_EPS, _LESS_NOISE)
+    )
+    in_proportion = (large <= _IN_PROPORTION * small) & (small <= _IN_PROPORTION * large)
+    return torch.where(in_proportion, torch.maximum(large, small), 0.0)
+
+
+def largest_amplification(evaluate: Callable[[], Tensor], exact: Tensor) -> Tensor:
+    """Return a rough upper bound on `amplification`, from one evaluation: it shows where more would be in vain."""
+    return _OF_ONE * _change_by_noise(evaluate, exact, torch.Generator().manual_seed(0), NOISE_EPS)
+
+
+def _change_by_noise(evaluate: Callable[[], Tensor], exact: Tensor, generator: torch.Generator, width: float) -> Tensor:
+    """Return the change of a result by noise, per unit of noise; 0 where it is not finite."""
+    with noisy_arithmetic(generator, torch.finfo(torch.float64).eps, width):
+        return (evaluate() - exact).abs().div_(width).nan_to_num_(0.0, 0.0, 0.0)
 
 
 @contextmanager
-def noisy_arithmetic(generator: torch.Generator, eps: float) -> Iterator[None]:
-    """Multiply the float64 results of every operation by 1 + u, u uniform within ±NOISE_EPS / 2.
+def noisy_arithmetic(generator: torch.Generator, eps: float, width: float = NOISE_EPS) -> Iterator[None]:
+    """Multiply the float64 results of every operation by 1 + u, u uniform within ±width / 2.
 
     This is Monte Carlo arithmetic (Parker, Pierce & Eggert, Computing in Science & Engineering 2(4), 2000), with one
     such factor for each entry and one for each line along each dimension: inside a fused operation, a statistic that is
@@ -31,17 +64,18 @@ def noisy_arithmetic(generator: torch.Generator, eps: float) -> Iterator[None]:
     numbers that it rounds to whole ones; and numbers that a precision with this `eps` holds, as 0 and 1 of a mask, if
     they are computed from such whole numbers and from integers alone. Other values that are computed without the
     inputs, such as angles of positions, get the noise of float32 where `eps` is coarser: no kernel computes them in
-    bfloat16.
+    bfloat16. The softmax and its relatives are computed step by step, each with noise.
     """
-    with _Noisy(generator, eps):
+    with _Noisy(generator, eps, width):
         yield
 
 
 class _Noisy(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    def __init__(self, generator: torch.Generator, eps: float) -> None:
+    def __init__(self, generator: torch.Generator, eps: float, width: float) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.generator = generator
         self.eps = eps
+        self.width = width
         self.of_constants = min(1.0, torch.finfo(torch.float32).eps / eps)  # noise of constants, as a share
         # Tensors of the kind; the keys matter only.
         self.constants = WeakTensorKeyDictionary()  # they do not depend on the inputs
@@ -53,6 +87,9 @@ class _Noisy(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in STEPS:
+            with self:
+                return STEPS[func](*args, **(kwargs or {}))
         result = func(*args, **(kwargs or {}))
         leaves = _leaves(args, kwargs)
         given = [value for value in leaves if isinstance(value, Tensor)]
@@ -63,7 +100,8 @@ class _Noisy(TorchDispatchMode):  # type: ignore[no-untyped-call]
         aliased = _is_aliased(func)
         if not (aliased or whole or (func in _COPIES and all(map(has_numbers, given)))):
             share = self.of_constants if constant else 1.0
-            noisily = partial(self._with_noise, given=leaves, share=share, exact=exact)
+            is_sum = func.overloadpacket in _SUMS
+            noisily = partial(self._with_noise, given=leaves, share=share, exact=exact, is_sum=is_sum)
             result = noisily(result) if isinstance(result, Tensor) else tree_map(noisily, result)
         for value in (result,) if isinstance(result, Tensor) else tree_leaves(result):
             if isinstance(value, Tensor):
@@ -71,10 +109,11 @@ class _Noisy(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 _mark(self.exact, value, exact and has_numbers(value) and bool(is_held(value, self.eps).all()), aliased)
         return result
 
-    def _with_noise(self, value: Any, given: Sequence[Any], share: float, *, exact: bool) -> Any:
+    def _with_noise(self, value: Any, given: Sequence[Any], share: float, *, exact: bool, is_sum: bool) -> Any:
         if not isinstance(value, Tensor) or not has_numbers(value) or not value.numel():
             return value
-        unrounded = chosen(value, given)
+        # A sum that equals one of its terms has chosen it only if the other is zero: else rounding has absorbed that.
+        unrounded = _has_no_term(value, given) if is_sum else chosen(value, given)
         if exact:
             unrounded |= is_held(value, self.eps)
         if unrounded.all():
@@ -84,7 +123,7 @@ class _Noisy(TorchDispatchMode):  # type: ignore[no-untyped-call]
             line = [1 if place == dimension else size for place, size in enumerate(value.shape)]
             noise = noise.add_(self._noise(line, value.device))
         noise.masked_fill_(unrounded, 0.0)
-        return value * noise.mul_(share * NOISE_EPS).add_(1)  # not value + value * noise: -inf stays -inf
+        return value * noise.mul_(share * self.width).add_(1)  # not value + value * noise: -inf stays -inf
 
     def _noise(self, shape: Sequence[int], device: torch.device) -> Tensor:
         source = self.generator.device
@@ -96,6 +135,14 @@ def _leaves(args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> list[Any]:
     """Return what an operation gets, without the lists that hold some of it."""
     given = [*args, *(kwargs or {}).values()]
     return tree_leaves(given) if any(isinstance(each, list | tuple | dict) for each in given) else given
+
+
+def _has_no_term(value: Tensor, given: Sequence[Any]) -> Tensor:
+    """Mask of the entries of a sum or difference, of the shape of `value`, with a term that is zero."""
+    none = torch.zeros(value.shape, dtype=torch.bool, device=value.device)
+    for term in given[:2]:
+        none |= (term == 0).to(value.device) if isinstance(term, Tensor) else term == 0
+    return none
 
 
 @cache

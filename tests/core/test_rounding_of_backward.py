@@ -1,4 +1,4 @@
-"""Errors within the spread of vjps at points a few ulps apart are excused, others fail."""
+"""Errors within the rounding on the way to the claims are excused, others fail."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ def with_constant_error(x: Tensor) -> Tensor:
     return lost_in_a_sum(double(POINT)).detach().expand_as(x)
 
 
-def test_error_due_to_cancellation_is_undetermined() -> None:
-    result = gradcheck(weighted(lost_in_a_sum), double(POINT))
+@pytest.mark.parametrize("derivative", [lost_in_a_sum, with_constant_error])
+def test_error_due_to_cancellation_is_undetermined(derivative: Callable[[Tensor], Tensor]) -> None:
+    result = gradcheck(weighted(derivative), double(POINT))
     assert (result.verdict, result.undetermined) == (Verdict.INCONCLUSIVE, 1)
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
-        pytest.param(with_constant_error, id="as much is lost everywhere"),
         pytest.param(lambda x: torch.where(x == POINT[0], WEIGHTS * (1 + 1e-6), WEIGHTS), id="at the point alone"),
         pytest.param(lambda x: torch.where(x >= POINT[0], WEIGHTS * (1 + 1e-6), WEIGHTS), id="from the point on"),
         pytest.param(lambda x: WEIGHTS * (1 + 1e-6 * (x >= POINT[0]).double().mean()), id="for each on that side"),
     ],
 )
-def test_error_without_spread_fails(wrong: Callable[[Tensor], Tensor]) -> None:
+def test_error_that_no_rounding_explains_fails(wrong: Callable[[Tensor], Tensor]) -> None:
     assert gradcheck(weighted(wrong), double(POINT)).verdict is Verdict.FAIL
 
 

@@ -59,7 +59,7 @@ def test_cancellation_in_the_gradient_of_attention_is_within_its_rounding(seed: 
 @pytest.mark.parametrize("factor", [1.5, 0.5, -1.0, 0.0])
 def test_claim_that_larger_steps_contradict_fails(factor: float) -> None:
     assert gradgradcheck(Logit.apply, double([ON_A_STAIR]), factor).verdict is Verdict.FAIL
-    assert gradgradcheck(Logit.apply, double([ON_A_STAIR]), 1.0).verdict is Verdict.INCONCLUSIVE
+    assert gradgradcheck(Logit.apply, double([ON_A_STAIR]), 1.0).verdict is Verdict.PASS
 
 
 def test_wrong_branch_in_a_narrow_region_fails() -> None:

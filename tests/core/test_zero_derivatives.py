@@ -107,17 +107,17 @@ def test_missing_term_below_the_noise_at_small_steps_fails(entries: int, size: f
     assert (result.verdict, result.mismatched) == (Verdict.FAIL, 1)
 
 
-def test_term_lost_to_rounding_in_a_sum_is_inconclusive() -> None:
+def test_term_lost_to_rounding_in_a_sum_passes() -> None:
     logits = double([[0.0, 22.0, -22.0]])  # the last one contributes 8e-20 to a sum of 1
     result = gradcheck(lambda x: torch.nn.functional.cross_entropy(x, torch.tensor([1])), logits)
-    assert result.verdict is Verdict.INCONCLUSIVE
+    assert result.verdict is Verdict.PASS
 
 
 def test_error_above_the_rounding_of_a_sum_fails() -> None:
     def backward(grad: Tensor, x: Tensor) -> Tensor:
         probabilities = x.softmax(-1)
         probabilities[:, 1] -= 1
-        probabilities[:, 2] += 1e-15
+        probabilities[:, 2] += 1e-14
         return grad * probabilities
 
     loss = with_backward(lambda x: torch.nn.functional.cross_entropy(x, torch.tensor([1])), backward)

@@ -170,13 +170,18 @@ SATURATED: tuple[Specimen, ...] = (
     # The outputs change by whole units of rounding of the erf or tanh inside, far more than their slope.
     specimen("gelu far out", functional.gelu, _S, x=at([-8.37])),
     specimen("x(1 + tanh x) far out", lambda x: x * (1 + torch.tanh(x)), _S, x=at([-18.964])),
-    specimen("logit of a saturated sigmoid", _logit, _S, "order 2", "open at order 2", x=at([-0.0345158688])),
+    # The sigmoid of 37 is 1 - 1e-16: a single rounding away from 1, and so are all samples but those far below.
+    specimen("log(1 - sigmoid) far up", lambda x: (1 - torch.sigmoid(x)).log(), _S, "borderline", x=at(33.0, 35.5)),
+    # The same sum inside a number in float32, where rounding on the way does not show in noise of float64.
+    specimen(
+        "float32 gelu inside, far out", lambda x: functional.gelu(x.float()).double(), _S, "borderline", x=at([-5.3])
+    ),
+    specimen("logit of a saturated sigmoid", _logit, _S, "order 2", x=at([-0.0345158688])),
     specimen(
         "logit of saturated sigmoids beside others",
         _logit,
         _S,
         "order 2",
-        "open at order 2",
         x=at(-0.0345158688, 0.5, 1.0, 2.0),
     ),
     specimen(
@@ -184,7 +189,6 @@ SATURATED: tuple[Specimen, ...] = (
         Logit.apply,
         _S,
         "order 2",
-        "open at order 2",
         x=at([-0.0345158688]),
         factor=1.0,
     ),

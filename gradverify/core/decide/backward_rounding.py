@@ -1,4 +1,4 @@
-"""Rounding errors of backward: lost last digits, and the scatter of the claims' errors at points close by.
+"""Rounding errors of backward, measured in noisy arithmetic.
 
 In low precision, the error of a claim is its difference from what the same backward returns in float64.
 """
@@ -11,17 +11,19 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from gradverify.core.backward.vjps import Backward, Graph, Reuse, fails_later, many_vjps, row_cotangent
+from gradverify.arithmetic.noisy import amplification, largest_amplification
+from gradverify.core.backward.vjps import SUM_UNITS, Backward, Graph, Reuse, fails_later, many_vjps, row_cotangent
 from gradverify.core.decide.compare import is_resolved
 from gradverify.core.decide.context import JudgingContext, of_column_groups
 from gradverify.core.decide.verdict import Code, Judged, Reason, decide
 from gradverify.core.estimate.column_groups import disjoint_rows
 from gradverify.core.estimate.samples import BAR_FACTOR
 from gradverify.core.forward.sampler import output_indices
+from gradverify.core.forward.step_noise import Measure
 from gradverify.core.model.coordinates import flatten, unflatten
 from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.limits import HELD
-from gradverify.core.model.magnitudes import TINY, any_set, finite_size
+from gradverify.core.model.magnitudes import any_set, finite_size
 from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import record
 from gradverify.core.tuning import (
@@ -35,10 +37,9 @@ from gradverify.core.tuning import (
 )
 from gradverify.errors import EvaluationError
 
-_LARGEST_SCATTER = 2.0**-24  # of the largest in the row: claims that scatter by more are on several pieces
-_SCATTER_PAIRS = 16  # pairs of opposite points, from 2 ulps on, each twice as far as the one before
-_FEW_SCATTER = 5  # every fifth pair first: beside an error far above their scatter, the others are not examined
+_LARGEST_ROUNDING = 2.0**-30  # of the largest in the row: larger errors are not backward's rounding
 _RIGHT = 1e-5  # of the entry: error of a right formula in double precision
+_EPS = torch.finfo(torch.float64).eps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,39 +51,67 @@ class _RowGroups:
 
 
 def excuse_backward_rounding(context: JudgingContext, chosen: Tensor, judged: Judged) -> Judged:
-    """Excuse errors that rounding in backward explains, of their last digits or as large as their scatter.
+    """Excuse errors that rounding in backward explains.
 
     A graph whose vjps no longer repeat is marked as worn first, at the cost of a vjp: its mismatches do not count.
     """
     fails_later(context.backward)
-    judged = _up_to_last_digits(context, chosen, judged)
     if context.sampled.backward_eps:
         return _up_to_low_precision(context, chosen, judged)
-    return _up_to_scatter(context, chosen, judged)
+    return _up_to_rounding(context, chosen, judged)
 
 
-def _up_to_last_digits(context: JudgingContext, chosen: Tensor, judged: Judged) -> Judged:
-    """Excuse small errors of claims that are zero or a multiple of the last digit of the claims around the point."""
-    claimed = context.claimed[chosen]
-    small = (judged.code == Code.MISMATCH) & (judged.error <= small_error(context.sampled.eps, context.claimed))
-    if not any_set(small):
+def _up_to_rounding(context: JudgingContext, chosen: Tensor, judged: Judged) -> Judged:
+    """Make errors undetermined that rounding on the way to a claim explains.
+
+    Errors as small as numbers around 1 may leave are excused if that rounding hides no derivative of any consequence.
+    """
+    small = small_error(context.sampled.eps, context.claimed[:0])
+    row_size = finite_size(torch.cat([context.claimed, judged.numeric])).amax(dim=0)
+    wrong = (judged.code == Code.MISMATCH) & (judged.error <= (_LARGEST_ROUNDING * row_size).clamp(min=small))
+    if not any_set(wrong):
         return judged
-    groups = _group_rows(context, chosen, small)
-    unit = context.sampled.eps * _largest_close_by(context, chosen, groups)
-    last_digit = torch.where(_is_multiple_of_last_digit(claimed, unit), EXPLAINED * unit, 0.0)
-    allowed = judged.allowed + torch.where(claimed == 0, CANCELLATION_UNITS * unit, last_digit)
-    excused = small & (judged.error <= allowed)
-    rules = [(excused, Reason.BACKWARD_RESOLUTION)]
-    return _decided(judged, groups, small, rules, allowed=torch.where(excused, allowed, judged.allowed))
+    groups = _group_rows(context, chosen, wrong)
+    rounding = _rounding_of(context, chosen, context.backward, groups, judged.error.masked_fill(~wrong, torch.inf))
+    excused = wrong & (judged.error <= CLEARLY_ABOVE * rounding)
+    resolved = is_resolved(rounding, judged.numeric.abs(), of_column_groups(context.allowance, chosen))
+    resolved |= judged.error <= EXPLAINED * rounding
+    match = excused & resolved & (judged.error <= small)
+    rules = [(excused, Reason.BACKWARD_NOISE), (match, Reason.BACKWARD_RESOLUTION)]
+    bar = torch.where(excused, judged.error, judged.bar)
+    return _decided(judged, groups, wrong, rules, bar=bar)
+
+
+def _rounding_of(
+    context: JudgingContext, chosen: Tensor, backward: Backward, groups: _RowGroups, errors: Tensor
+) -> Tensor:
+    """Return how far rounding on the way may move each claim of a backward in float64; (C, m).
+
+    It is 0 if a vjp of all rows at once, each with a random sign, shows that it is clearly below all `errors` (C, m).
+    """
+    signs = torch.randint(2, (len(groups.cotangents), 1), generator=torch.Generator().manual_seed(0)) * 2.0 - 1.0
+    at_once = _RowGroups(
+        group_of=groups.group_of.clamp(max=0), cotangents=(signs * groups.cotangents).sum(dim=0, keepdim=True)
+    )
+    one_by_one = replace(backward, graph=Graph(reuse=backward.graph.reuse, vectorises=False))
+
+    def measured(measure: Measure, groups: _RowGroups) -> Tensor:
+        def claims() -> Tensor:
+            return _entries(context, chosen, one_by_one, groups, [torch.zeros_like(context.sampled.point)])[0]
+
+        return _EPS * measure(claims, claims())
+
+    if not any_set(errors <= CLEARLY_ABOVE * measured(largest_amplification, at_once)):
+        return torch.zeros_like(errors)
+    return measured(amplification, groups)
 
 
 def _up_to_low_precision(context: JudgingContext, chosen: Tensor, judged: Judged) -> Judged:
     """Excuse claims in low precision if the same backward is right in float64.
 
-    Either the error is small, beside the entry or beside the largest of its row here and close by, whose terms may
-    cancel; or the claim lies between those in float64 at points within backward's rounding of the inputs, as that of
-    another branch does. Errors that do not exceed the scatter of the claims' errors at these points become
-    undetermined, right or not.
+    Either the error is small and rounding on the way explains it; or the claim lies between those in float64 at points
+    within backward's rounding of the inputs, as that of another branch does. Errors that do not exceed the scatter of
+    the claims' errors at these points become undetermined, right or not.
     """
     wrong = judged.code == Code.MISMATCH
     if not any_set(wrong):
@@ -92,67 +121,22 @@ def _up_to_low_precision(context: JudgingContext, chosen: Tensor, judged: Judged
         torch.zeros_like(context.sampled.point),
         *_opposite_displacements(context, [INPUT_EPS * context.sampled.eps] * NEARBY_POINTS),
     ]
-    in_float64 = _entries(context, chosen, replace(context.backward, problem=context.sampled.problem), groups, points)
+    in_double = replace(context.backward, problem=context.sampled.problem)
+    in_float64 = _entries(context, chosen, in_double, groups, points)
     in_own_dtype = _entries(context, chosen, context.backward, groups, points)
-    errors = in_own_dtype - torch.where(in_float64.isnan(), 0.0, in_float64)
+    differences = in_own_dtype - torch.where(in_float64.isnan(), 0.0, in_float64)
     right = wrong & ((in_float64[0] - numeric).abs() <= BAR_FACTOR * judged.bar + _RIGHT * numeric.abs())
     small = right & (judged.error <= small_error(context.sampled.eps, context.claimed))
-    cancels = small & ~((claimed * numeric > 0) & (judged.error <= numeric.abs()))
-    if any_set(cancels):
-        largest = _largest_close_by(context, chosen, groups).amax(dim=0)
-        largest = torch.maximum(largest, finite_size(context.claimed).amax(dim=0).clamp(max=1.0))
-        small &= ~cancels | (judged.error <= small_error(context.sampled.eps, context.claimed[:0]) * largest)
+    if any_set(small):
+        units = (judged.error * (_EPS / context.sampled.eps)).masked_fill(~small, torch.inf)
+        small &= units <= SUM_UNITS * _rounding_of(context, chosen, in_double, groups, units)
     low, high = in_float64.amin(dim=0), in_float64.amax(dim=0)
     branch = right & (claimed >= low - judged.allowed) & (claimed <= high + judged.allowed)
-    scatters = wrong & (judged.error <= EXPLAINED * (errors.amax(dim=0) - errors.amin(dim=0)))
+    scatters = wrong & (judged.error <= EXPLAINED * (differences.amax(dim=0) - differences.amin(dim=0)))
     rules = [(scatters, Reason.BACKWARD_NOISE), (branch, Reason.OTHER_BRANCH), (small, Reason.FLOAT64_BACKWARD)]
     allowed = torch.where(small | branch, torch.maximum(judged.allowed, judged.error), judged.allowed)
     bar = torch.where(scatters, judged.error, judged.bar)
     return _decided(judged, groups, wrong, rules, allowed=allowed, bar=bar)
-
-
-def _largest_close_by(context: JudgingContext, chosen: Tensor, groups: _RowGroups) -> Tensor:
-    """Return the largest magnitude of each claim at points about one length scale away, 1 at most; (C, m)."""
-    points = _opposite_displacements(context, [1.0] * NEARBY_POINTS)
-    around = _entries(context, chosen, context.backward, groups, points)
-    return finite_size(around).amax(dim=0).clamp(max=1.0)
-
-
-def _up_to_scatter(context: JudgingContext, chosen: Tensor, judged: Judged) -> Judged:
-    """Make errors undetermined that do not exceed the scatter of the claims from a few ulps to 2⁻³⁶ away.
-
-    Errors as small as numbers around 1 may leave are excused if that scatter hides no derivative of any consequence.
-    """
-    small = small_error(context.sampled.eps, context.claimed[:0])
-    row_size = finite_size(torch.cat([context.claimed, judged.numeric])).amax(dim=0)
-    largest = (_LARGEST_SCATTER * row_size).clamp(min=small)
-    wrong = (judged.code == Code.MISMATCH) & (judged.error <= EXPLAINED * largest)
-    if not any_set(wrong):
-        return judged
-    groups = _group_rows(context, chosen, wrong)
-    points = _opposite_displacements(context, [2.0**k * context.sampled.eps for k in range(1, _SCATTER_PAIRS + 1)])
-    few = _means_of_opposites(context, chosen, groups, points, range(0, _SCATTER_PAIRS, _FEW_SCATTER))
-    more = (CLEARLY_ABOVE * (few.amax(dim=0) - few.amin(dim=0))).clamp(min=small)  # the scatter there may be, at most
-    if not any_set(wrong & (judged.error <= EXPLAINED * more)):
-        return judged
-    rest = [pair for pair in range(_SCATTER_PAIRS) if pair % _FEW_SCATTER]
-    means = torch.cat([few, _means_of_opposites(context, chosen, groups, points, rest)])
-    scatter = means.amax(dim=0) - means.amin(dim=0)
-    excused = wrong & (judged.error <= EXPLAINED * scatter) & (scatter <= largest)
-    resolved = is_resolved(scatter, judged.numeric.abs(), of_column_groups(context.allowance, chosen))
-    match = excused & resolved & (judged.error <= small)
-    rules = [(excused, Reason.BACKWARD_NOISE), (match, Reason.BACKWARD_RESOLUTION)]
-    bar = torch.where(excused, judged.error, judged.bar)
-    return _decided(judged, groups, wrong, rules, bar=bar)
-
-
-def _means_of_opposites(
-    context: JudgingContext, chosen: Tensor, groups: _RowGroups, points: Sequence[Tensor], pairs: Sequence[int]
-) -> Tensor:
-    """Return the mean entries of some pairs of opposite points, where a linear trend is no error; (pairs, C, m)."""
-    both = [points[pair + half] for half in (0, _SCATTER_PAIRS) for pair in pairs]
-    entries = _entries(context, chosen, context.backward, groups, both)
-    return entries.view(2, len(pairs), *entries.shape[1:]).mean(dim=0)
 
 
 def small_error(eps: float, claimed: Tensor) -> float:
@@ -170,13 +154,6 @@ def _decided(
     """
     applies = torch.stack([where.any() for where, _ in rules]).any()
     return decide(judged, [(wrong & (groups.group_of < 0) & applies, Reason.NOT_EXAMINED), *rules], **values)
-
-
-def _is_multiple_of_last_digit(claimed: Tensor, unit: Tensor) -> Tensor:
-    """Mask of claims that are multiples of the last digit of numbers whose rounding is `unit`; all (C, m)."""
-    _, power = torch.frexp(unit / 2)
-    digit = torch.ldexp(torch.full_like(unit, 0.5), power)  # the power of two at or below half a unit
-    return (digit > 0) & (claimed.remainder(digit.clamp(min=TINY)) == 0)
 
 
 def _group_rows(context: JudgingContext, chosen: Tensor, wanted: Tensor) -> _RowGroups:

@@ -36,7 +36,6 @@ class EntryTolerance:
     row_column_size: Tensor  # (C, m) largest claim beside the entry: see `row_column_size`
     scale: Tensor  # (C, m) magnitude that an error bar is compared with, if larger than the entry
     largest: Tensor  # (m,) largest claim for each output tensor; error bars at an edge are compared with it
-    order: int  # of the derivative: 2 where the forward is a vjp
     backward_eps: float = 0.0  # eps of backward's dtype if it is coarser than the sampled forward's, else 0
 
     @property
@@ -124,11 +123,8 @@ def is_resolved(bar: Tensor, size: Tensor, allowance: EntryTolerance) -> Tensor:
     return wide.logical_not_().logical_or_(bar <= UNDERFLOW)
 
 
-def judge_local(claimed: Tensor, local: LadderResult, allowance: EntryTolerance, floor: Tensor) -> Judged:
-    """Judge entries (C, m) by what the ladder of steps shows: kinks by the interval of one-sided derivatives.
-
-    Errors up to `floor` (C, m) may be the rounding of something that cancels in the forward.
-    """
+def judge_local(claimed: Tensor, local: LadderResult, allowance: EntryTolerance) -> Judged:
+    """Judge entries (C, m) by what the ladder of steps shows: kinks by the interval of one-sided derivatives."""
     # The scale includes the steepest slope close by, even along another input: a wrong branch would show by that.
     scale = torch.maximum(allowance.scale, local.steepest.amax(dim=0, keepdim=True))
     if allowance.rtol > DOUBT:  # in a row or column of zeros, low precision hides what is small elsewhere
@@ -141,7 +137,7 @@ def judge_local(claimed: Tensor, local: LadderResult, allowance: EntryTolerance,
     zero, wrong = claimed == 0, judged.code == Code.MISMATCH
     constant, stairs = local.constant & zero, local.high_stair & zero & wrong & ~local.constant
     cancels = wrong & ~constant & ~stairs & ~local.kink
-    cancels &= _may_cancel(claimed, judged, local, floor, allowance.order)
+    cancels &= is_shown(claimed, judged, local) & (judged.error <= EXPLAINED * local.rounding_jump)
     bar = torch.where(cancels, judged.error, judged.bar)
     allowed = torch.where(cancels, BAR_FACTOR * bar, judged.allowed)
     outside = torch.maximum(local.low - claimed, claimed - local.high).clamp(min=0.0)
@@ -169,6 +165,17 @@ def judge_local(claimed: Tensor, local: LadderResult, allowance: EntryTolerance,
         kinked=local.kink | local.jump | local.close_kink,
         bent=local.kink,
     )
+
+
+def is_shown(claimed: Tensor, judged: Judged, local: LadderResult) -> Tensor:
+    """Mask of claims (C, m) within what larger steps show, however steady the differences look at finer ones.
+
+    A quantity that moves in stairs of rounding, multiplied by one that moves smoothly, is smooth between the stairs,
+    with a slope that is not the function's. Larger steps cross the stairs.
+    """
+    low, high = local.range_at_larger_steps
+    slack = (high - low).abs() + judged.bar
+    return (claimed >= low - slack) & (claimed <= high + slack)
 
 
 def in_doubt(judged: Judged, suspicious: Tensor, own: Tensor, allowance: EntryTolerance) -> Tensor:
@@ -211,21 +218,6 @@ def _harmless_error(own: Tensor, allowance: EntryTolerance, size: Tensor) -> Ten
     neighbour = torch.where((beside == 0) & (size > 0), torch.minimum(neighbour, RESOLVED * size), neighbour)
     part = torch.where(is_significant(own, beside), min(RESOLVED, max(DOUBT, allowance.rtol)), RESOLVED)
     return torch.where(own <= _INSIGNIFICANT * beside, neighbour, part.mul_(own))
-
-
-def _may_cancel(claimed: Tensor, judged: Judged, local: LadderResult, floor: Tensor, order: int) -> Tensor:
-    """Mask of errors that cancellation in the forward may have made, however steady the differences look.
-
-    A quantity that moves in stairs of rounding, multiplied by one that moves smoothly, is smooth between the stairs,
-    with a slope that is not the function's. Larger steps cross the stairs, so what they show is possible too. In a
-    backward that is differentiated again, a linear dependence on the cotangent is smooth at every step.
-    """
-    low, high = local.range_at_larger_steps
-    slack = (high - low).abs() + judged.bar
-    shown = (claimed >= low - slack) & (claimed <= high + slack)
-    small = judged.error <= floor
-    jumps = (judged.error <= EXPLAINED * local.rounding_jump) & shown
-    return jumps | (small if order > 1 else small & shown)
 
 
 def _distance(claimed: Tensor, numeric: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from gradverify.arithmetic.noisy import largest_amplification
 from gradverify.case import Settings
 from gradverify.core.backward.vjps import Backward, backward_of
 from gradverify.core.decide.compare import EntryTolerance, relative_tolerance, resolution_scale, row_column_size
@@ -18,7 +19,7 @@ from gradverify.core.estimate.stencil import InitialSamples, initial_samples
 from gradverify.core.forward.noise import Noise
 from gradverify.core.forward.repeatable import Repeatable
 from gradverify.core.forward.sampler import Sampler, magnitudes, restricted_to_outputs
-from gradverify.core.forward.step_noise import not_rounded_beside_one, rounding_on_the_way
+from gradverify.core.forward.step_noise import rounding_on_the_way
 from gradverify.core.model.magnitudes import LengthScales, finite_size, scales
 from gradverify.core.tuning import LOST_UNITS
 
@@ -38,7 +39,7 @@ class JudgingContext:
     column_groups: ColumnGroups
     claimed: Tensor  # (M, m): the claim for each output and its column in each column group
     allowance: EntryTolerance
-    changes_at_small_steps: Callable[[], Tensor]  # () -> (m,) bool, once: see `step_noise.not_rounded_beside_one`
+    largest_rounding: Callable[[], Tensor]  # () -> (m,), once: a rough upper bound on the next
     rounding_on_the_way: Callable[[], Tensor]  # () -> (m,), once: see `step_noise.rounding_on_the_way`
     sparse: bool = False  # True if every second step of the ladder is enough
 
@@ -86,7 +87,7 @@ def judging_context(
         column_groups=column_groups,
         claimed=claimed,
         allowance=allowance_of(sampled, lengths.step, lengths.shared, column_groups, size, largest, measured.settings),
-        changes_at_small_steps=cache(lambda: not_rounded_beside_one(sampled, lengths)),
+        largest_rounding=cache(lambda: rounding_on_the_way(sampled, largest_amplification)),
         rounding_on_the_way=cache(lambda: rounding_on_the_way(sampled)),
     )
 
@@ -111,7 +112,6 @@ def allowance_of(
         row_column_size=row_column_size(column_groups, size, shared),
         scale=resolution_scale(column_groups, size, sampled.size, step),
         largest=largest.expand(size.shape[1]),
-        order=sampled.problem.order,
         backward_eps=sampled.backward_eps,
     )
 
@@ -133,7 +133,7 @@ def focused(context: JudgingContext, outputs: Tensor) -> JudgingContext:
         column_groups=column_groups,
         claimed=claimed,
         allowance=allowance,
-        changes_at_small_steps=lambda: context.changes_at_small_steps()[outputs],
+        largest_rounding=lambda: context.largest_rounding()[outputs],
         rounding_on_the_way=lambda: context.rounding_on_the_way()[outputs],
     )
 

@@ -6,13 +6,13 @@ Some claims no step can refute: cancellation, a short constant stretch, or noise
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from gradverify.core.decide.compare import in_doubt, is_resolved, judge_local, judge_smooth
 from gradverify.core.decide.context import JudgingContext, of_column_groups
-from gradverify.core.decide.stairs import agrees_with_larger_steps
 from gradverify.core.decide.verdict import Code, Judged, Reason, copy_of, decide, put, replaced
 from gradverify.core.estimate.column_groups import members, value_of_column
 from gradverify.core.estimate.nonsmooth import LadderResult, classify_ladder
@@ -29,14 +29,13 @@ from gradverify.core.estimate.samples import (
 from gradverify.core.estimate.smoothness import constant_half_width, constant_tail, largest_changes
 from gradverify.core.estimate.stencil import sample
 from gradverify.core.estimate.tableau import coarse_steps, every_second, fine_steps, halving_steps
-from gradverify.core.forward.noise import Noise, rounding_only
+from gradverify.core.forward.noise import Noise, at_least, rounding_only
 from gradverify.core.forward.sampler import Sampler, outputs_near
-from gradverify.core.model.magnitudes import any_set, largest_in_tensor
+from gradverify.core.model.magnitudes import any_set
 from gradverify.core.tuning import CANCELLATION_UNITS, CLEARLY_ABOVE, CLEARLY_LESS, LOST_UNITS
 
 RUNGS = 32  # steps of a ladder, about: how many samples of it are held
 _AGREES = 0.5  # of the claim: a difference this near agrees with it, any other contradicts it
-_CONTRADICTIONS = 3  # steps that must contradict the claim
 _HIGH_NOISE = 2.0**24  # units of rounding: only noise above this may be variation of the function
 _TOO_STEEP = 2.0**10  # times the largest observed change: a steeper claim, over the largest step, is too steep
 _FEW_STEPS = 5  # fine steps that are needed to refute a claim
@@ -45,7 +44,7 @@ _FEW_STEPS = 5  # fine steps that are needed to refute a claim
 def judge_by_largest_steps(context: JudgingContext, chosen: Tensor) -> tuple[Judged, Tensor]:
     """Return the verdicts (C, m) by the largest steps of the ladder, and the mask of those that need no others."""
     samples = sample(context.sampled, context.column_groups, chosen, halving_steps(context.lengths))
-    judged, local = _judged_with_noise(context, samples, None)
+    judged, local = _judged_by_samples(context, samples, None)
     return judged, _is_settled(context, samples, judged, local)
 
 
@@ -54,14 +53,14 @@ def judge_by_ladder(context: JudgingContext, chosen: Tensor) -> Judged:
     coarse = coarse_steps(context.lengths)
     steps = every_second(coarse, 0) if context.sparse else coarse
     samples = sample(context.sampled, context.column_groups, chosen, steps)
-    judged, local = _judged_with_noise(context, samples, None)
+    judged, local = _judged_by_samples(context, samples, None)
     rows = _is_settled(context, samples, judged, local).logical_not().any(dim=1).nonzero().squeeze(1)
     if not len(rows):
         return judged
     finer = fine_steps(context.lengths, members(context.column_groups, chosen[rows])[0])
     steps = every_second(finer, 1) if context.sparse else finer
     samples = joined(of_rows(samples, rows), sample(context.sampled, context.column_groups, chosen[rows], steps))
-    again, _ = _judged_with_noise(context, samples, local.stair_height[rows])
+    again = _judged_with_noise(context, samples, local.stair_height[rows])
     outputs = torch.arange(context.sampled.value.numel(), device=chosen.device)
     judged = copy_of(judged)
     put(judged, torch.ones_like(judged.kinked), rows, outputs, again)
@@ -83,8 +82,33 @@ def _is_settled(context: JudgingContext, samples: Samples, judged: Judged, local
     return (beyond_doubt | as_noise_allows) & ~_is_dominated_by_noise(context.sampled, noise, samples)
 
 
-def _judged_with_noise(context: JudgingContext, samples: Samples, height: Tensor | None) -> tuple[Judged, LadderResult]:
-    """Return the verdicts and the ladder result for these samples.
+def _judged_with_noise(context: JudgingContext, samples: Samples, height: Tensor) -> Judged:
+    """Return the verdicts for all samples of the ladder.
+
+    Mismatches are judged again with rounding on the way as noise: differences need not show it, since a saturated term
+    does not move, and between two stairs of rounding a difference is smooth, with a slope that is not the function's.
+    It is measured only if much of it would change a verdict, or the numeric derivative.
+    """
+    judged, _ = _judged_by_samples(context, samples, height)
+    wrong = judged.code == Code.MISMATCH
+    for measure in (partial(_much_rounding, context), context.largest_rounding, context.rounding_on_the_way):
+        if not any_set(wrong):
+            return judged
+        noise = at_least(context.noise, measure())
+        again, _ = _judged_by_samples(replace(context, noise=noise), samples, height)
+        moved = (again.numeric - judged.numeric).abs() > BAR_FACTOR * (again.bar + judged.bar)
+        wrong &= (again.code != Code.MISMATCH) | moved
+    return replaced(judged, wrong, again)
+
+
+def _much_rounding(context: JudgingContext) -> Tensor:
+    """Return a large amount of rounding of the largest output, of the inputs, or of numbers around 1; (m,)."""
+    largest = max(1.0, float(context.lengths.nonzero.max()))
+    return CANCELLATION_UNITS**2 * context.sampled.unit * context.sampled.size.clamp(min=largest)
+
+
+def _judged_by_samples(context: JudgingContext, samples: Samples, height: Tensor | None) -> tuple[Judged, LadderResult]:
+    """Return the verdicts and the ladder result for these samples, with the noise of the context.
 
     If noise cannot be distinguished from a kink far away, a claim that agrees with either is no mismatch.
     """
@@ -125,8 +149,7 @@ def _by_finer_steps(
     """Judge mismatches and kinks by the finest steps if these show that the noise is variation of the function.
 
     Steps longer than a ripple average it out, and kinks of other inputs may look like noise. Noise has no derivative at
-    finer steps; if they show a definite one, and clearly a different one, the claim is compared with that, unless it is
-    the slope of one stair of rounding, and larger steps show the claim.
+    finer steps; if they show a definite one, and clearly a different one, the claim is compared with that.
     """
     noise, upper, kink = context.noise, context.noise.upper_level, judged.code == Code.KINK
     accused = ((judged.code == Code.MISMATCH) | kink) & (upper > CLEARLY_ABOVE * noise.rounding)
@@ -143,21 +166,15 @@ def _by_finer_steps(
     definite = BAR_FACTOR * other.bar <= CLEARLY_LESS * torch.minimum(difference, slope)
     agrees = (other.code == Code.MATCH) | ((other.code == Code.UNDETERMINED) & (other.error <= other.allowed))
     definite &= accused & (agrees | (other.code == Code.MISMATCH)) & ~other.bent
-    if any_set(definite):
-        claimed = context.claimed[samples.chosen]
-        definite &= ~agrees_with_larger_steps(context.sampled, samples, claimed, other.numeric)
     if context.sampled.rounding_eps():
         other = decide(other, [(other.code == Code.MATCH, Reason.RIPPLE)])
     return replaced(judged, definite, other)
 
 
 def _verdicts_by(context: JudgingContext, samples: Samples, local: LadderResult) -> Judged:
-    """Return the verdicts by a ladder result; errors due to cancellation or lack of resolution are excused."""
+    """Return the verdicts by a ladder result; errors due to lack of resolution are excused."""
     claimed, allowance = context.claimed[samples.chosen], of_column_groups(context.allowance, samples.chosen)
-    judged = judge_local(claimed, local, allowance, torch.zeros_like(claimed))
-    floor = _below_cancellation_floor(context, samples.chosen, judged)
-    if floor is not None:
-        judged = judge_local(claimed, local, allowance, floor)
+    judged = judge_local(claimed, local, allowance)
     fill_values = (judged.code == Code.UNDEFINED) & local.constant & (claimed == 0)
     if any_set(fill_values):
         at_zero = outputs_near(context.sampled, -context.sampled.point)
@@ -167,45 +184,20 @@ def _verdicts_by(context: JudgingContext, samples: Samples, local: LadderResult)
     if not any_set(wrong):
         return judged
     too_short = wrong & (judged.numeric.abs() <= judged.bar)
-    too_short &= _is_too_short_to_tell(context, samples, claimed, local.scatter)
+    too_short &= _stays_on_a_stair(context.sampled, samples, claimed)
     noise = torch.maximum(context.noise.upper_level, local.scatter)
     wrong &= ~local.constant & _is_too_steep_to_refute(context.sampled, noise, samples, claimed, judged.numeric)
     bar = torch.where(too_short, torch.maximum(judged.bar, judged.error), judged.bar)
     return decide(judged, [(wrong, Reason.TOO_STEEP), (too_short, Reason.SHORT_STRETCH)], bar=bar)
 
 
-def _below_cancellation_floor(context: JudgingContext, chosen: Tensor, judged: Judged) -> Tensor | None:
-    """Return the error that cancellation in the forward may cause, (C, m); None if every mismatch exceeds it.
-
-    Differences need not show such rounding: a saturated term does not move. So it is measured in noisy arithmetic, if
-    that may change a verdict.
-    """
-    wrong = judged.code == Code.MISMATCH
-    if not any_set(wrong):
-        return None
-    units = CANCELLATION_UNITS**context.sampled.problem.order  # a vjp may cancel once more than its forward
-    cancellation = units * _rounding_slope(context, chosen)
-    if not any_set(wrong & (judged.error <= cancellation)):
-        return None
-    length = value_of_column(context.column_groups, chosen, context.lengths.nonzero)
-    return torch.minimum(cancellation, units * context.rounding_on_the_way() / length)
-
-
-def _is_too_short_to_tell(context: JudgingContext, samples: Samples, claimed: Tensor, scatter: Tensor) -> Tensor:
-    """Mask of outputs whose constant stretch is too short to distinguish the claimed slope from zero; (C, m).
-
-    `scatter` (C, m) is the noise in the samples of each column group.
-    """
-    sampled, tail = context.sampled, constant_tail(context.sampled, samples)
+def _stays_on_a_stair(sampled: Sampler, samples: Samples, claimed: Tensor) -> Tensor:
+    """Mask of outputs, constant over small steps, that the claim moves by no more than a stair of rounding; (C, m)."""
+    if not sampled.rounding_eps():
+        return torch.zeros_like(claimed, dtype=torch.bool)
+    tail = constant_tail(sampled, samples)
     longest = torch.where(tail, torch.maximum(samples.forth, samples.back), 0.0).amax(dim=1)
-    rise, constant = claimed.abs() * longest, tail.any(dim=1)
-    stair = sampled.rounding_size() if any_set(constant) and sampled.rounding_eps() else 0.0
-    short = constant & (rise <= LOST_UNITS * sampled.unit * sampled.size.clamp(min=1.0))
-    coarse = constant & (rise <= stair)
-    if not any_set(short | coarse):
-        return short
-    candidates = coarse | (short & (~context.changes_at_small_steps() | (rise <= scatter.amax(dim=0))))
-    return candidates & ~_contradicted(context, samples, claimed, scatter, stair) if any_set(candidates) else candidates
+    return tail.any(dim=1) & (claimed.abs() * longest <= sampled.rounding_size())
 
 
 def _is_dominated_by_noise(sampled: Sampler, noise: Tensor, samples: Samples) -> Tensor:
@@ -227,23 +219,6 @@ def _is_too_steep_to_refute(
     supports = fine & significant & agrees
     twice = (supports[:, 1:] & supports[:, :-1]).any(dim=1)
     return high_noise & steep & (twice | (fine.sum(dim=1) < _FEW_STEPS))
-
-
-def _rounding_slope(context: JudgingContext, chosen: Tensor) -> Tensor:
-    """Return the rounding of a quantity as large as the output or the input's tensor, per unit of input; (C, m)."""
-    sampled, largest = context.sampled, largest_in_tensor(context.sampled.point, context.sampled.inputs)
-    size = value_of_column(context.column_groups, chosen, torch.where(largest > 0, largest, 1.0))
-    return sampled.unit * (sampled.size / size).clamp(min=1.0)
-
-
-def _contradicted(context: JudgingContext, samples: Samples, claimed: Tensor, scatter: Tensor, stair: float) -> Tensor:
-    """Mask of claims that several steps with a significant claimed change contradict and none supports; (C, m)."""
-    slope = claimed.unsqueeze(1)
-    rounded = (context.sampled.unit * context.sampled.size.clamp(min=1.0)).clamp(min=stair)
-    threshold = CLEARLY_ABOVE * torch.maximum(rounded, scatter)
-    significant = (slope.abs() * samples.forth > threshold.unsqueeze(1)) & ~is_vanished(samples)
-    contradicts = (central_differences(samples) - slope).abs() > _AGREES * slope.abs()
-    return ((significant & contradicts).sum(dim=1) >= _CONTRADICTIONS) & ~(significant & ~contradicts).any(dim=1)
 
 
 def _may_be_variation(sampled: Sampler, noise: Tensor) -> Tensor:

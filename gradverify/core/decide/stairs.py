@@ -7,20 +7,16 @@ from torch import Tensor
 
 from gradverify.core.decide.context import JudgingContext
 from gradverify.core.decide.verdict import Code, Judged, Reason, decide
-from gradverify.core.estimate.samples import Samples, central_differences, is_vanished, set_to_finest
-from gradverify.core.estimate.smoothness import LOW
+from gradverify.core.estimate.samples import Samples, central_differences
 from gradverify.core.estimate.stencil import sample
-from gradverify.core.estimate.tableau import every_second, halving_steps, steps_down_to
+from gradverify.core.estimate.tableau import halving_steps
 from gradverify.core.forward.noise import MAX_FALL, direction_of
-from gradverify.core.forward.sampler import Sampler, magnitudes, outputs_near
+from gradverify.core.forward.sampler import magnitudes, outputs_near
 from gradverify.core.forward.step_noise import RUN, SMALL_STEP, noise_at_spacings
 from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.limits import chunks
 from gradverify.core.model.magnitudes import any_set
-from gradverify.core.tuning import LOST_UNITS, SMALL_PART
 
-_ALIKE = 1e-3  # of |claim - finest difference|: differences this near the finest one lie on the same stair
-_SHORTEST = 35  # exponent of 1/2: the shortest step relative to the largest
 _HIGHEST_STAIR = 2.0**-4  # of the largest magnitude in the output's tensor: no precision in use has higher stairs
 _DISTANCES = (0.3, 1.0, 3.0, 6.0)  # distances on either side, in length scales, at which the output should be constant
 _HEIGHTS = 4.0  # heights of a stair: error of a difference of two samples
@@ -29,28 +25,18 @@ _HEIGHTS = 4.0  # heights of a stair: error of a difference of two samples
 def excuse_stairs(context: JudgingContext, chosen: Tensor, judged: Judged) -> Judged:
     """Make mismatches undetermined if the point lies on a stair and larger steps agree with the claim.
 
-    Either the output is constant on the stair and everywhere around, and the noise of its tensor is that of stairs; or,
-    at order 2, the finest steps show the slope of one stair, whose height is small beside the gradient.
+    The output is constant on the stair and everywhere around, and the noise of its tensor is that of stairs.
     """
     claimed = context.claimed[chosen]
-    wrong = (judged.code == Code.MISMATCH) & claimed.isfinite()
-    second_order = context.sampled.problem.order > 1
-    constant = wrong & (claimed != 0) & (judged.numeric.abs() <= judged.bar)
+    constant = (judged.code == Code.MISMATCH) & claimed.isfinite() & (claimed != 0)
+    constant &= judged.numeric.abs() <= judged.bar
     constant &= _flat_all_around(context, constant.any(dim=0))
     height = _stair_heights(context) if any_set(constant) else torch.zeros_like(context.sampled.value)
     constant &= height > 0
-    accused = wrong if second_order else constant
-    steps = steps_down_to(context.lengths, _SHORTEST) if second_order else halving_steps(context.lengths)
-    if second_order and context.sparse:
-        steps = every_second(steps, 0)
-    on_stair = torch.zeros_like(accused)
-    for rows in chunks(accused.any(dim=1).nonzero().squeeze(1), 2 * len(steps.factors) * context.numbers_per_sample):
+    steps, on_stair = halving_steps(context.lengths), torch.zeros_like(constant)
+    for rows in chunks(constant.any(dim=1).nonzero().squeeze(1), 2 * len(steps.factors) * context.numbers_per_sample):
         samples = sample(context.sampled, context.column_groups, chosen[rows], steps)
-        agrees = constant[rows] & _agrees_up_to_stairs(samples, claimed[rows], height)
-        if second_order:
-            finest = central_differences(samples)[:, -1]
-            agrees |= agrees_with_larger_steps(context.sampled, samples, claimed[rows], finest)
-        on_stair[rows] = accused[rows] & agrees
+        on_stair[rows] = constant[rows] & _agrees_up_to_stairs(samples, claimed[rows], height)
     bar = torch.where(on_stair, torch.maximum(judged.bar, judged.error), judged.bar)
     return decide(judged, [(on_stair, Reason.STAIRS_INSIDE)], bar=bar)
 
@@ -61,20 +47,6 @@ def _agrees_up_to_stairs(samples: Samples, claimed: Tensor, height: Tensor) -> T
     change = torch.cat([torch.zeros_like(difference[:, :1]), difference.diff(dim=1).abs()], dim=1)
     slack = _HEIGHTS * height / samples.forth + change
     return ((claimed.unsqueeze(1) - difference).abs() <= slack).any(dim=1)
-
-
-def agrees_with_larger_steps(sampled: Sampler, samples: Samples, claimed: Tensor, numeric: Tensor) -> Tensor:
-    """Mask of claims that two larger steps in a row show, where the finest show a stair of slope `numeric`; (C, m)."""
-    difference, vanished, size = central_differences(samples), is_vanished(samples), sampled.value.abs()
-    error = (claimed - numeric).abs().unsqueeze(1)
-    agrees = ((difference - claimed.unsqueeze(1)).abs() <= SMALL_PART * error) & ~vanished
-    change = (difference - numeric.unsqueeze(1)).abs()
-    alike = change <= _ALIKE * error + LOST_UNITS * sampled.unit * size / samples.forth
-    stair = set_to_finest(alike | vanished) & ~vanished
-    next_above = torch.cat([stair[:, 1:] & ~stair[:, :-1], torch.zeros_like(stair[:, :1])], dim=1)
-    sudden = (next_above & (change >= SMALL_PART * error)).any(dim=1) & (stair.sum(dim=1) >= RUN)
-    height = torch.where(stair, samples.forth, 0.0).amax(dim=1) * error.squeeze(1)
-    return sudden & (agrees[:, 1:] & agrees[:, :-1]).any(dim=1) & (height <= LOW * size)
 
 
 def _flat_all_around(context: JudgingContext, outputs: Tensor) -> Tensor:

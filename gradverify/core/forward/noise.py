@@ -118,8 +118,13 @@ def noise_from_samples(sampled: Sampler, direction: Tensor, samples: Tensor) -> 
 
 
 def at_least(noise: Noise, size: Tensor) -> Noise:
-    """Return the noise with level and upper bound raised to at least `size` (m,)."""
-    return replace(noise, level=torch.fmax(noise.level, size), upper_level=torch.fmax(noise.upper_level, size))
+    """Return the noise with its level, its upper bound and its rounding raised to at least `size` (m,)."""
+    return replace(
+        noise,
+        level=torch.fmax(noise.level, size),
+        upper_level=torch.fmax(noise.upper_level, size),
+        rounding=torch.fmax(noise.rounding, size),
+    )
 
 
 def rounding_only(noise: Noise, sampled: Sampler) -> Noise:

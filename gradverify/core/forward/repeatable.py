@@ -12,13 +12,14 @@ from torch import Tensor
 from gradverify.core.forward.batching import evaluate
 from gradverify.core.forward.noise import largest_change
 from gradverify.core.forward.sampler import Sampler, outputs_at, outputs_near, sampler
+from gradverify.core.forward.step_noise import rounding_on_the_way
 from gradverify.core.model.coordinates import Block
 from gradverify.core.model.generators import forward_seed, generators_unused, random_magnitudes, seed_everywhere
 from gradverify.core.model.limits import HELD
 from gradverify.core.model.magnitudes import all_set, equal_or_nan, identical, scales
 from gradverify.core.model.problem import NARROW, Primal, Problem
 from gradverify.core.model.tape import Tape, record
-from gradverify.core.tuning import INPUT_EPS
+from gradverify.core.tuning import EXPLAINED, INPUT_EPS
 from gradverify.errors import EvaluationError
 
 _BACK = 0.49  # of the gap to the next number: so far a number rounds back, and from the rest of the gap on to the next
@@ -234,5 +235,8 @@ def _agree(wide: Sampler, narrow: Sampler, eps: float) -> bool:
     is_close = (difference <= _MAX_DIFFERENCE * eps * wide.size) | equal_or_nan(wide.value, narrow.value)
     if all_set(is_close):
         return True
-    rounding = largest_change(wide, INPUT_EPS * eps * scales(wide.point, wide.inputs).nonzero)
-    return all_set(is_close | (difference <= rounding))
+    of_inputs = largest_change(wide, INPUT_EPS * eps * scales(wide.point, wide.inputs).nonzero)
+    if all_set(is_close | (difference <= of_inputs)):
+        return True
+    on_the_way = rounding_on_the_way(wide) / (2 * wide.unit) * eps
+    return all_set(is_close | (difference <= of_inputs + EXPLAINED * on_the_way))

@@ -1,4 +1,4 @@
-"""Measurements that few verdicts need: stairs of low precision, rounding on the way, rounding beside 1.
+"""Measurements that few verdicts need: stairs of low precision, and rounding on the way.
 
 The module `noise` uses only the spacings that distinguish noise from variation. Stairs of rounding give the same noise
 at large and small spacings, until all samples lie on one stair.
@@ -6,17 +6,20 @@ at large and small spacings, until all samples lie on one stair.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from gradverify.arithmetic.noisy import NOISE_EPS, noisy_arithmetic
+from gradverify.arithmetic.noisy import amplification
 from gradverify.core.forward.noise import MAX_FALL, Noise, direction_of, noise_along, pooled, share_of
-from gradverify.core.forward.sampler import Sampler, magnitudes, moved, outputs_near
+from gradverify.core.forward.sampler import Sampler, moved
 from gradverify.core.model.magnitudes import LengthScales
-from gradverify.core.tuning import CLEARLY_ABOVE, CLEARLY_LESS, NEARBY_POINTS
+from gradverify.core.tuning import CLEARLY_ABOVE
+
+# (function that evaluates, its exact result) -> change per unit of rounding, of the same shape
+Measure = Callable[[Callable[[], Tensor], Tensor], Tensor]
 
 SPACINGS = tuple(2.0**-k for k in range(3, 20))  # times the length scale: spacings at which rounding may show
 RUN = 3  # finer steps, or finer spacings, at which a stair must show too
@@ -62,30 +65,15 @@ def _persistent(levels: Tensor, most: float) -> Tensor:
     return torch.where((levels <= MAX_FALL * finer) & (levels <= most), levels, 0.0).amax(dim=0)
 
 
-def rounding_on_the_way(sampled: Sampler) -> Tensor:
+def rounding_on_the_way(sampled: Sampler, measure: Measure = amplification) -> Tensor:
     """Return how far the rounding of intermediate results may move each output, by noisy arithmetic; (m,).
 
     Where terms cancel, as in the gradient of a saturated softmax, an output is inexact by that much, however smoothly
-    its samples change. What an extension or numpy computes counts as one operation; 0 if forward fails.
+    its samples change. `measure` is `amplification`, or a bound on it.
     """
-    generator, changes = torch.Generator().manual_seed(0), []
-    with noisy_arithmetic(generator, torch.finfo(torch.float64).eps):
-        for _ in range(NEARBY_POINTS):
-            changes.append(moved(sampled, sampled.point.clone(), torch.empty_like(sampled.value)))
-    largest = torch.stack(changes).abs().nan_to_num_(0.0, 0.0, 0.0).amax(dim=0)
-    return largest.mul_(sampled.unit / NOISE_EPS)
-
-
-def not_rounded_beside_one(sampled: Sampler, lengths: LengthScales) -> Tensor:
-    """Mask of outputs that were not rounded as part of a number near 1, as log(1 + x²) is; (m,).
-
-    True where an output changes with a small step of all inputs, or where an entry of its tensor changes by less than
-    the rounding of 1.
-    """
-    small = SMALL_STEP * direction_of(lengths, 0)
-    change = torch.maximum(*((outputs_near(sampled, move) - sampled.value).abs() for move in (small, -small)))
-    is_fine = (change > 0) & (change < CLEARLY_LESS * sampled.unit)
-    return (change > 0) | (magnitudes(sampled, is_fine.to(change.dtype)) > 0)
+    change = torch.zeros_like(sampled.value)
+    amplified = measure(lambda: moved(sampled, sampled.point.clone(), torch.empty_like(change)), change)
+    return amplified.mul_(2 * sampled.unit)
 
 
 def noise_at_spacings(sampled: Sampler, direction: Tensor) -> Tensor:
