@@ -124,9 +124,13 @@ def test_a_function_that_autograd_refuses_is_inferred(module: Path) -> None:
 
 
 @pytest.mark.slow
-def test_shapes_that_are_broadcast_and_refused_are_a_draft(module: Path) -> None:
-    """With an x of one dimension, forward runs and backward does not: that says nothing of a right function."""
-    assert "say the inputs" in inferred(module, "Turned").reason
+def test_shapes_that_are_broadcast_and_refused_are_not_inferred(module: Path) -> None:
+    """With an x of one dimension, forward runs and backward does not: that says nothing of a right function.
+
+    With one of two dimensions backward runs too, which a fast machine finds within the time for tries.
+    """
+    found = inferred(module, "Turned")
+    assert "say the inputs" in found.reason or len(shapes(found)[0]) > 1
 
 
 RAISING = """
