@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from gradverify.checks.registry import run_check
+from gradverify.core.model.problem import Problem
 from gradverify.result import Verdict
 from tests.core.support import (
+    ALONE,
     double,
     gradgradcheck,
     normal,
+    problem_of,
     with_backward,
     with_scaled_gradient,
 )
@@ -54,6 +59,34 @@ def test_cancellation_in_the_gradient_of_attention_is_within_its_rounding(seed: 
     )
     assert gradgradcheck(_attention(1.0), q, k, v).verdict is Verdict.PASS
     assert gradgradcheck(_attention(1 + 1e-5), q, k, v).verdict is Verdict.FAIL
+
+
+def _weights_in_float32(factor: float, drawn: int) -> Problem:
+    """Return softmax(q kᵀ / √d) of float32 scores 3 apart, whose second derivatives are multiplied by `factor`."""
+    scaled = with_scaled_gradient(lambda x: x.clone(), factor)
+
+    def weights(q: Tensor, k: Tensor) -> Tensor:
+        return (q @ k.mT / math.sqrt(q.shape[-1])).softmax(-1)
+
+    def backward(grad: Tensor, q: Tensor, k: Tensor) -> tuple[Tensor, ...]:
+        p = weights(q, k)
+        by_scores = scaled(p * (grad - (grad * p).sum(-1, keepdim=True)) / math.sqrt(q.shape[-1]))
+        return by_scores @ k, by_scores.mT @ q
+
+    generator = torch.Generator().manual_seed(drawn)
+    q, k = ((3 * torch.randn(3, 3, generator=generator)).requires_grad_() for _ in range(2))
+    return problem_of(with_backward(weights, backward), q, k)
+
+
+# Below steps of 1e-8 the samples lie between two stairs of rounding, on a line with another slope.
+@pytest.mark.parametrize("drawn", [8, 15])
+@pytest.mark.parametrize("seed", range(3))
+def test_slope_between_two_stairs_of_rounding_is_no_derivative(drawn: int, seed: int) -> None:
+    right, wrong = (
+        run_check("gradgradcheck", _weights_in_float32(factor, drawn), replace(ALONE, seed=seed))
+        for factor in (1.0, 1.1)
+    )
+    assert (right.verdict, wrong.verdict) == (Verdict.PASS, Verdict.FAIL)
 
 
 @pytest.mark.parametrize("factor", [1.5, 0.5, -1.0, 0.0])

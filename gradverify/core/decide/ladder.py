@@ -96,7 +96,7 @@ def _judged_with_noise(context: JudgingContext, samples: Samples, height: Tensor
             return judged
         noise = at_least(context.noise, measure())
         again, _ = _judged_by_samples(replace(context, noise=noise), samples, height)
-        moved = (again.numeric - judged.numeric).abs() > BAR_FACTOR * (again.bar + judged.bar)
+        moved = (again.numeric - judged.numeric).abs() > again.bar + judged.bar
         wrong &= (again.code != Code.MISMATCH) | moved
     return replaced(judged, wrong, again)
 
