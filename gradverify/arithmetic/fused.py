@@ -20,7 +20,8 @@ def _log_softmax(x: Tensor, dim: int, *_: object) -> Tensor:
 
 
 def _logsumexp(x: Tensor, dim: list[int], keepdim: bool = False) -> Tensor:
-    largest = x.amax(dim, keepdim=True)
+    largest = (x.real if x.is_complex() else x).amax(dim, keepdim=True)
+    largest = torch.where(largest.isfinite(), largest, 0.0)  # as torch does, so that a row of -inf is not nan
     found = (x - largest).exp().sum(dim, keepdim=True).log() + largest
     return found if keepdim else found.squeeze(tuple(dim))
 
