@@ -22,7 +22,6 @@ _IN_PROPORTION = 64.0  # ratio of the changes by noise of two widths, each by it
 _EVALUATIONS = 4  # at each width
 _OF_TWO = 64.0  # times the change at two evaluations, which may happen to be small: that of others is no larger
 _COPIES = {torch.ops.aten.clone.default, torch.ops.aten.cat.default}  # they choose what they are given
-_SUMS = {torch.ops.aten.add, torch.ops.aten.sub, torch.ops.aten.rsub}
 
 
 def amplification(evaluate: Callable[[], Tensor], exact: Tensor) -> Tensor:
@@ -105,8 +104,7 @@ class _Noisy(TorchDispatchMode):  # type: ignore[no-untyped-call]
         aliased = _is_aliased(func)
         if not (aliased or whole or (func in _COPIES and all(map(has_numbers, given)))):
             share = self.of_constants if constant else 1.0
-            is_sum = func.overloadpacket in _SUMS
-            noisily = partial(self._with_noise, given=leaves, share=share, exact=exact, is_sum=is_sum)
+            noisily = partial(self._with_noise, func=func, given=leaves, share=share, exact=exact)
             result = noisily(result) if isinstance(result, Tensor) else tree_map(noisily, result)
         for value in (result,) if isinstance(result, Tensor) else tree_leaves(result):
             if isinstance(value, Tensor):
@@ -114,11 +112,10 @@ class _Noisy(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 _mark(self.exact, value, exact and has_numbers(value) and bool(is_held(value, self.eps).all()), aliased)
         return result
 
-    def _with_noise(self, value: Any, given: Sequence[Any], share: float, *, exact: bool, is_sum: bool) -> Any:
+    def _with_noise(self, value: Any, func: Any, given: Sequence[Any], share: float, *, exact: bool) -> Any:
         if not isinstance(value, Tensor) or not has_numbers(value) or not value.numel():
             return value
-        # A sum that equals one of its terms has chosen it only if the other is zero: else rounding has absorbed that.
-        unrounded = _has_no_term(value, given) if is_sum else chosen(value, given)
+        unrounded = chosen(func, value, given)
         if exact:
             unrounded |= is_held(value, self.eps)
         if unrounded.all():
@@ -140,14 +137,6 @@ def _leaves(args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> list[Any]:
     """Return what an operation gets, without the lists that hold some of it."""
     given = [*args, *(kwargs or {}).values()]
     return tree_leaves(given) if any(isinstance(each, list | tuple | dict) for each in given) else given
-
-
-def _has_no_term(value: Tensor, given: Sequence[Any]) -> Tensor:
-    """Mask of the entries of a sum or difference, of the shape of `value`, with a term that is zero."""
-    none = torch.zeros(value.shape, dtype=torch.bool, device=value.device)
-    for term in given[:2]:
-        none |= (term == 0).to(value.device) if isinstance(term, Tensor) else term == 0
-    return none
 
 
 @cache

@@ -15,6 +15,7 @@ from torch import Tensor
 
 # Operations that round to whole numbers or count: their results are exact by definition.
 _WHOLE = {"ceil", "floor", "round", "trunc", "sign", "sgn", "heaviside", "floor_divide", "histc"}
+_SUMS = {torch.ops.aten.add, torch.ops.aten.sub, torch.ops.aten.rsub}
 _LOOKED_AT = 64  # entries of a result that are searched in all that an operation gets
 WIDE = (torch.float64, torch.complex128)
 
@@ -32,14 +33,17 @@ def gives_whole_numbers(func: Any, given: Iterable[Any], kwargs: Mapping[str, An
     return not any(isinstance(value, Tensor) and value.is_complex() for value in given)  # their sign is rounded
 
 
-def chosen(value: Tensor, given: Iterable[Any]) -> Tensor:
+def chosen(func: Any, value: Tensor, given: Sequence[Any]) -> Tensor:
     """Mask of entries, of the shape of `value`, that are among the numbers `given`, up to their signs.
 
-    `given` holds the arguments of the operation that returned `value`. Entries are compared with those at the same
-    place first, and a few of the others with all: an operation that chose these chose all of them. So did one of
-    infinite order, as a distance that is the largest of several differences. Zeros count, and numbers that are not
-    finite.
+    `given` holds the arguments of the operation `func` that returned `value`. A sum that equals one of its terms has
+    chosen it only if the other is zero; otherwise rounding has absorbed the other. Of other operations, entries are
+    compared with those at the same place first, and a few of the others with all: an operation that chose these chose
+    all of them. So did one of infinite order, as a distance that is the largest of several differences. Zeros count,
+    and numbers that are not finite.
     """
+    if func.overloadpacket in _SUMS:
+        return _has_no_term(value, given)
     scalars = [abs(each) for each in given if isinstance(each, int | float) and not isinstance(each, bool)]
     if math.inf in scalars:
         return torch.ones(value.shape, dtype=torch.bool, device=value.device)
@@ -53,6 +57,14 @@ def chosen(value: Tensor, given: Iterable[Any]) -> Tensor:
     if _are_among(parts[left], others, scalars):
         return torch.ones(value.shape, dtype=torch.bool, device=value.device)
     return ~(left.any(dim=-1) if value.is_complex() else left)
+
+
+def _has_no_term(value: Tensor, given: Sequence[Any]) -> Tensor:
+    """Mask of the entries of a sum or difference, of the shape of `value`, with a term that is zero."""
+    none = torch.zeros(value.shape, dtype=torch.bool, device=value.device)
+    for term in given[:2]:
+        none |= (term == 0).to(value.device) if isinstance(term, Tensor) else term == 0
+    return none
 
 
 def _parts(value: Tensor) -> Tensor:

@@ -170,9 +170,9 @@ SATURATED: tuple[Specimen, ...] = (
     # The outputs change by whole units of rounding of the erf or tanh inside, far more than their slope.
     specimen("gelu far out", functional.gelu, _S, x=at([-8.37])),
     specimen("x(1 + tanh x) far out", lambda x: x * (1 + torch.tanh(x)), _S, x=at([-18.964])),
-    # The sigmoid of 37 is 1 - 1e-16: a single rounding away from 1, and so are all samples but those far below.
+    # There 1 - sigmoid(x) is a few roundings of 1, so that the output moves in stairs.
     specimen("log(1 - sigmoid) far up", lambda x: (1 - torch.sigmoid(x)).log(), _S, "borderline", x=at(33.0, 35.5)),
-    # The same sum inside a number in float32, where rounding on the way does not show in noise of float64.
+    # As gelu far out, but with the rounding in float32, which noise in float64 does not show.
     specimen(
         "float32 gelu inside, far out", lambda x: functional.gelu(x.float()).double(), _S, "borderline", x=at([-5.3])
     ),
