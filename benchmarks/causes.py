@@ -18,8 +18,9 @@ from benchmarks.plain_table import table
 from benchmarks.planting import claimed_jacobian, planted
 from benchmarks.record import Row, Standing, judged_row
 from benchmarks.subject import Subject, settings, subject_of
+from gradverify.catalogue import causes
 from gradverify.checks.registry import run_check
-from gradverify.diagnosis.diagnose import CAUSES, diagnose
+from gradverify.diagnosis.diagnose import diagnose
 from gradverify.result import CheckResult, Finding, Verdict
 
 UNEXPLAINED = "unexplained"
@@ -57,8 +58,8 @@ def main() -> None:
 def confusion(answers: Sequence[Diagnosis]) -> str:
     """Return the table of planted kinds by named causes."""
     count = Counter((answer.planted.kind, _credited(answer)) for answer in answers)
-    kinds = [*dict.fromkeys(name for name, _ in CAUSES), UNKNOWN]
-    names = [*dict.fromkeys(name for name, _ in CAUSES), UNEXPLAINED, NOT_FOUND]
+    kinds = [*causes(), UNKNOWN]
+    names = [*causes(), UNEXPLAINED, NOT_FOUND]
     used = [name for name in names if any(count[kind, name] for kind in kinds)]
     rows = [
         (kind, sum(count[kind, name] for name in names), *(count[kind, name] or "" for name in used)) for kind in kinds

@@ -13,7 +13,7 @@ from gradverify.diagnosis.block.shifted_problem import evidence_in
 from gradverify.diagnosis.causes.approximate import approximate
 from gradverify.diagnosis.causes.boundary_tile import boundary_tile
 from gradverify.diagnosis.causes.confined_to_places import confined_to_places
-from gradverify.diagnosis.causes.constant_factor import constant_factor, mean_for_sum, sign_flip
+from gradverify.diagnosis.causes.constant_factor import common_factor, mean_for_sum_by_line, sign_flip
 from gradverify.diagnosis.causes.constant_factor_by_slice import factor_by_slice
 from gradverify.diagnosis.causes.detached import detached
 from gradverify.diagnosis.causes.low_precision_backward import low_precision_backward
@@ -50,7 +50,6 @@ from gradverify.diagnosis.causes.swapped import swapped_inputs, swapped_outputs
 from gradverify.diagnosis.causes.symmetrised import symmetrised
 from gradverify.diagnosis.causes.wrong_axis import wrong_axis
 from gradverify.diagnosis.causes.wrong_branch import wrong_branch
-from gradverify.diagnosis.causes.wrong_count import wrong_count
 from gradverify.diagnosis.causes.wrong_point import wrong_point, wrong_point_in_backward
 from gradverify.diagnosis.projections.excerpt import excerpts
 from gradverify.diagnosis.projections.sums import RandomProjections, ask
@@ -72,46 +71,46 @@ _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?")
 
 # Simplest first: patterns without a free parameter before those with one, patterns of all entries before regions, and
 # last those that explain least.
-CAUSES: tuple[tuple[str, Find], ...] = (
-    ("missing-cotangent", missing_cotangent),
-    ("low-precision-backward", low_precision_backward),
-    ("outside-slopes", outside_slopes),
-    ("missing-conjugate", missing_conjugate),
-    ("sign-flip", sign_flip),
-    ("swapped-inputs", swapped_inputs),
-    ("swapped-outputs", swapped_outputs),
-    ("detached", detached),
-    ("mean-for-sum", mean_for_sum),
-    ("wrong-count", wrong_count),
-    ("constant-factor", constant_factor),
-    ("straight-through", straight_through),
-    ("missing-band", missing_band),
-    ("missing-mask", missing_mask),
-    ("missing-broadcast-sum", missing_broadcast_sum),
-    ("transposed", transposed),
-    ("shifted", shifted),
-    ("permuted", permuted),
-    ("symmetrised", symmetrised),
-    ("wrong-point", wrong_point),
-    ("missing-factor", missing_factor),
-    ("missing-factor", statistic_by_slice),
-    ("boundary-tile", boundary_tile),
-    ("wrong-branch", wrong_branch),
-    ("missing-factor", mistaken_factor),
-    ("wrong-axis", wrong_axis),
-    ("missing-term", missing_term),
-    ("constant-factor", factor_by_slice),
-    ("single-elements", single_elements),
-    ("wrong-point", wrong_point_in_backward),
-    ("missing-term", missing_path),
-    ("missing-term", missing_summand),
-    ("missing-factor", claims_equal_tensor),
-    ("missing-factor", claims_equal_cotangent),
-    ("approximate", approximate),
+CAUSES: tuple[Find, ...] = (
+    missing_cotangent,
+    low_precision_backward,
+    outside_slopes,
+    missing_conjugate,
+    sign_flip,
+    swapped_inputs,
+    swapped_outputs,
+    detached,
+    common_factor,
+    mean_for_sum_by_line,
+    straight_through,
+    missing_band,
+    missing_mask,
+    missing_broadcast_sum,
+    transposed,
+    shifted,
+    permuted,
+    symmetrised,
+    wrong_point,
+    missing_factor,
+    statistic_by_slice,
+    boundary_tile,
+    wrong_branch,
+    mistaken_factor,
+    wrong_axis,
+    missing_term,
+    factor_by_slice,
+    single_elements,
+    wrong_point_in_backward,
+    missing_path,
+    missing_summand,
+    claims_equal_tensor,
+    claims_equal_cotangent,
+    approximate,
 )
-# The causes that random sums can test: an error in a single element first, then patterns of all entries, then those
-# that a sample of columns and rows suggests.
+# The causes that random sums can test: after a missing cotangent an error in a single element, then patterns of all
+# entries, then those that a sample of columns and rows suggests.
 _IN_SUMS: tuple[Callable[[RandomProjections], Diagnosis | None], ...] = (
+    missing_cotangent,
     one_element,
     low_precision_backward,
     missing_conjugate,
@@ -119,9 +118,7 @@ _IN_SUMS: tuple[Callable[[RandomProjections], Diagnosis | None], ...] = (
     swapped_outputs,
     detached,
     sign_flip,
-    mean_for_sum,
-    wrong_count,
-    constant_factor,
+    common_factor,
     one_entry,
     missing_broadcast_sum_in_sums,
     rearranged_in_sums,
@@ -137,19 +134,18 @@ def diagnose(block: WrongBlock) -> Diagnosis | None:
     if isinstance(block, LargeBlock):
         return _diagnosed_in_sums(block) or _diagnosed_in_excerpts(block)
     entries = entries_of(block)
-    return None if entries is None else _first(entries, (find for _, find in CAUSES[1:]))
+    return None if entries is None else _first(entries, CAUSES)
 
 
 def _first(compared: Compared, causes: Iterable[Callable[[Compared], Diagnosis | None]]) -> Diagnosis | None:
-    """Return the first of the causes, or a missing cotangent.
+    """Return the first of the causes that explains the error.
 
-    If a part of the error does not depend on the cotangent, the block is not linear in it, and no other cause is tried.
+    If a part of the error does not depend on the cotangent, the block is not linear in it, and only that is tried.
     """
     constant = vjp_of_zero(compared.block)
-    found = None if constant is None else missing_cotangent(compared)
-    if found is not None or (constant is not None and compared.shows_constant(constant)):
-        return found
-    return next(filter(None, (cause(compared) for cause in causes)), None)
+    is_affine = constant is not None and compared.shows_constant(constant)
+    found = (cause(compared) for cause in ((missing_cotangent,) if is_affine else causes))
+    return next(filter(None, found), None)
 
 
 def _diagnosed_in_sums(block: LargeBlock) -> Diagnosis | None:

@@ -1,32 +1,49 @@
-"""One factor on every entry: a sign, a number of summands or another constant."""
+"""One factor on every entry: a sign, a number of summands, another number made of counts, or any constant."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass, replace
-from itertools import combinations
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import combinations, permutations, product
 
 from torch import Tensor
 
-from gradverify.diagnosis.block.entries import BlockEntries, Pattern, Ratio, explained_share
+from gradverify.core.model.coordinates import total
+from gradverify.diagnosis.block.entries import BlockEntries, Pattern, explained_share
 from gradverify.diagnosis.naming.arguments import ScalarPower, scalar_power
 from gradverify.diagnosis.naming.constants import Constant, common_value, known_constant, number_text, short_number
 from gradverify.diagnosis.naming.variables import Axis, broadcast_along
-from gradverify.diagnosis.naming.wording import everywhere
+from gradverify.diagnosis.naming.wording import dimensions_text, everywhere
 from gradverify.diagnosis.projections.sums import ComparedBlock
 from gradverify.evidence import Diagnosis, WrongBlock
 
-SIGN_FLIP, MEAN_FOR_SUM, CONSTANT_FACTOR = "sign-flip", "mean-for-sum", "constant-factor"
-_MIN_SUMMANDS = 3  # least number of summands: a factor of 2 or 1/2 may as well be a forgotten constant
+SIGN_FLIP, MEAN_FOR_SUM, WRONG_COUNT, CONSTANT_FACTOR = "sign-flip", "mean-for-sum", "wrong-count", "constant-factor"
+_MIN_COUNT = 3  # smallest count considered: a factor of 2 or 1/2 may as well be a forgotten constant
+_LARGE_COUNT = 11  # from here on a number is a count even by itself; a smaller one may be a constant of the formula
+_PLAIN_FACTORS = ("2", "1/2")  # factors that are reported as constant-factor, even if they are a quotient of counts
+_ACCURACY, _OF_DISTANCE = 1e-6, 1e-3  # tolerances of a factor made of counts: relative to it, to its distance from 1
 _EQUAL = 1e-6  # relative difference of numeric entries that count as equal
-_MAX_DIMENSIONS = 6  # dimensions whose products are tried
+_MAX_DIMENSIONS = 6  # leading dimensions of a tensor whose sizes are counts, and whose products are tried
 _MIN_DISTINCT = 2  # distinct counts: with a single one, a constant factor explains the error as well
 _MIN_FREQUENCY = 2  # lines per count, if the only two distinct counts are 1 and another
 _SUMMED = {
     Axis.INPUT: "outputs that each entry of {wrt} goes into",
     Axis.OUTPUT: "entries of {wrt} that each output is made of",
 }
+
+# Factors made of one count: the text, the factor, and the smallest count; the roots occur in a standard deviation.
+_FORMS: tuple[tuple[str, Callable[[int], float], int], ...] = (
+    ("n/(n - 1)", lambda n: n / (n - 1), _MIN_COUNT),
+    ("(n - 1)/n", lambda n: (n - 1) / n, _MIN_COUNT),
+    ("√(n/(n - 1))", lambda n: math.sqrt(n / (n - 1)), _MIN_COUNT),
+    ("√((n - 1)/n)", lambda n: math.sqrt((n - 1) / n), _MIN_COUNT),
+    ("n", float, _LARGE_COUNT),
+    ("1/n", lambda n: 1 / n, _LARGE_COUNT),
+    ("(n - 1)", lambda n: n - 1.0, _LARGE_COUNT),
+    ("1/(n - 1)", lambda n: 1 / (n - 1), _LARGE_COUNT),
+)
 
 
 def sign_flip(compared: ComparedBlock) -> Diagnosis | None:
@@ -37,36 +54,20 @@ def sign_flip(compared: ComparedBlock) -> Diagnosis | None:
     return Diagnosis(cause=SIGN_FLIP, explanation=f"analytic = -numeric{everywhere(share)}", share=share)
 
 
-def mean_for_sum(compared: ComparedBlock) -> Diagnosis | None:
-    """Detect entries divided or multiplied by the number of summands of an output or of a gradient."""
-    found = common_factor(compared)
-    if found is None:
-        return _mean_for_sum_by_line(compared) if isinstance(compared, BlockEntries) else None
-    count = found.count
-    if count is None or count < _MIN_SUMMANDS or found.argument is not None:
-        return None  # a constant factor that names the argument is more specific
-    if count not in _possible_summands(compared, divides=found.value < 1):
-        return None
-    if found.value < 1:
-        text = f"numeric / {count}{everywhere(found.share)}: a mean over {count} instead of their sum"
-    else:
-        text = f"{count} × numeric{everywhere(found.share)}: a sum over {count} instead of their mean"
-    return Diagnosis(cause=MEAN_FOR_SUM, explanation=f"analytic = {text}", share=found.share)
-
-
-def constant_factor(compared: ComparedBlock) -> Diagnosis | None:
-    """Detect one factor on every entry; with a single nonzero entry, only a known constant or an argument."""
-    found, nonzero = common_factor(compared), compared.nonzero
+def common_factor(compared: ComparedBlock) -> Diagnosis | None:
+    """Detect one factor on every entry: a number of summands, a number made of other counts, or any constant."""
+    found = _factor(compared)
     if found is None:
         return None
-    if found.known is None and found.argument is None and nonzero is not None and int(nonzero.sum()) < 2:
-        return None
-    text = f"analytic = {found.text} × numeric{everywhere(found.share)}{_interpretation(compared.block, found)}"
-    return Diagnosis(cause=CONSTANT_FACTOR, explanation=text, share=found.share)
+    if found.argument is None:  # otherwise a constant factor that names the argument is more specific
+        diagnosis = _mean_for_sum(compared, found) or _wrong_count(compared, found)
+        if diagnosis is not None:
+            return diagnosis
+    return _constant_factor(compared, found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Factor:
+class _Factor:
     """A factor common to all entries of a block."""
 
     value: float  # exact if it is a known constant
@@ -88,21 +89,75 @@ class Factor:
         return count if self.text in (str(count), f"1/{count}") else None
 
 
-def common_factor(compared: ComparedBlock) -> Factor | None:
-    """Return the factor common to all entries, None if there is none."""
-    found = _factor_of(compared.block, compared.ratio())
-    share = None if found is None else compared.agrees(Pattern(factor=found.value))
-    return None if found is None or share is None else replace(found, share=share)
-
-
-def _factor_of(site: WrongBlock, ratio: Ratio | None) -> Factor | None:
-    """Return the factor of a ratio, replaced by a known constant nearby; None if the ratio is 0, 1 or not finite."""
+def _factor(compared: ComparedBlock) -> _Factor | None:
+    """Return the factor common to all entries, as a known constant if one is near; None if there is none but 0 or 1."""
+    ratio, site = compared.ratio(), compared.block
     if ratio is None or not math.isfinite(ratio.value) or ratio.value in (0.0, 1.0):
         return None
     sizes = _products(site.of.shape) | _products(site.wrt.shape)
     known = known_constant(ratio.value, ratio.accuracy, sizes) or short_number(ratio.value, ratio.accuracy)
     exact = ratio.value if known is None else math.copysign(known.value, ratio.value)
-    return Factor(value=exact, known=known, argument=scalar_power(site, exact, ratio.accuracy), share=1.0)
+    share = compared.agrees(Pattern(factor=exact))
+    if share is None:
+        return None
+    return _Factor(value=exact, known=known, argument=scalar_power(site, exact, ratio.accuracy), share=share)
+
+
+def _mean_for_sum(compared: ComparedBlock, found: _Factor) -> Diagnosis | None:
+    """Return the diagnosis if the factor, or its reciprocal, is the number of summands of an output or a gradient."""
+    count, divides = found.count, found.value < 1
+    if count is None or count < _MIN_COUNT or count not in _possible_summands(compared, divides=divides):
+        return None
+    if divides:
+        text = f"numeric / {count}{everywhere(found.share)}: a mean over {count} instead of their sum"
+    else:
+        text = f"{count} × numeric{everywhere(found.share)}: a sum over {count} instead of their mean"
+    return Diagnosis(cause=MEAN_FOR_SUM, explanation=f"analytic = {text}", share=found.share)
+
+
+def _wrong_count(compared: ComparedBlock, found: _Factor) -> Diagnosis | None:
+    """Return the diagnosis if the factor is made of counts, such as n for n - 1, or all elements for the valid ones."""
+    nonzero = compared.nonzero
+    if found.value <= 0 or found.text in _PLAIN_FACTORS:
+        return None
+    live, least = None, _LARGE_COUNT  # inputs with a nonzero derivative, and the smallest count
+    if nonzero is not None:
+        live = int(nonzero.any(0).sum())
+        least = _MIN_COUNT if bool((nonzero.sum(0) > 1).any()) or bool((nonzero.sum(1) > 1).any()) else _LARGE_COUNT
+    words = {count: text for count, text in _counts(compared.block, live).items() if count >= least}
+    allowed = min(_ACCURACY * found.value, _OF_DISTANCE * abs(found.value - 1.0))
+    for text, value, counts in _factors(tuple(words)):
+        if abs(value - found.value) <= allowed:
+            definitions = (f"{name} = {count} = {words[count]}" for name, count in zip("nm", counts, strict=False))
+            text = f"analytic = {text} × numeric{everywhere(found.share)}, with {' and '.join(definitions)}"
+            return Diagnosis(cause=WRONG_COUNT, explanation=f"{text}: a count is wrong", share=found.share)
+    return None
+
+
+def _constant_factor(compared: ComparedBlock, found: _Factor) -> Diagnosis | None:
+    """Return the diagnosis of any other factor; with a single nonzero entry, only of a known constant or argument."""
+    nonzero = compared.nonzero
+    if found.known is None and found.argument is None and nonzero is not None and int(nonzero.sum()) < 2:
+        return None
+    text = f"analytic = {found.text} × numeric{everywhere(found.share)}{_interpretation(compared.block, found)}"
+    return Diagnosis(cause=CONSTANT_FACTOR, explanation=text, share=found.share)
+
+
+def _interpretation(site: WrongBlock, found: _Factor) -> str:
+    sized = next((block for block in (site.wrt, site.of) if found.count in block.shape), None)
+    size = "" if sized is None or (found.count or 0) < _MIN_COUNT else f"the size of a dimension of {sized.name}"
+    source, known = found.argument, found.known
+    if source is not None:
+        given = f"{source.name} is {number_text(source.value)}"
+        if source.negative:
+            return f", which is {source.power_text} ({given})"
+        as_size = f", as is {size}" if size and source.value >= _MIN_COUNT else ""
+        predicate = "is missing" if abs(found.value) < 1 else "too many"
+        return f": a factor of {source.missing_text} {predicate} ({given}{as_size})"
+    if known is None or found.value < 0 or known.is_decimal:
+        return ""
+    text = f"{known.reciprocal} is missing" if known.reciprocal else f"{known.text} too many"
+    return f": a factor of {text}{f' ({size})' if size else ''}"
 
 
 def _products(shape: tuple[int, ...]) -> set[int]:
@@ -146,24 +201,38 @@ def _common_count(counts: Tensor) -> int | None:
     return int(occurring[0]) if len(occurring) and bool((occurring == occurring[0]).all()) else None
 
 
-def _interpretation(site: WrongBlock, found: Factor) -> str:
-    sized = next((block for block in (site.wrt, site.of) if found.count in block.shape), None)
-    size = "" if sized is None or (found.count or 0) < _MIN_SUMMANDS else f"the size of a dimension of {sized.name}"
-    source, known = found.argument, found.known
-    if source is not None:
-        given = f"{source.name} is {number_text(source.value)}"
-        if source.negative:
-            return f", which is {source.power_text} ({given})"
-        as_size = f", as is {size}" if size and source.value >= _MIN_SUMMANDS else ""
-        predicate = "is missing" if abs(found.value) < 1 else "too many"
-        return f": a factor of {source.missing_text} {predicate} ({given}{as_size})"
-    if known is None or found.value < 0 or known.is_decimal:
-        return ""
-    text = f"{known.reciprocal} is missing" if known.reciprocal else f"{known.text} too many"
-    return f": a factor of {text}{f' ({size})' if size else ''}"
+def _factors(counts: tuple[int, ...]) -> Iterator[tuple[str, float, tuple[int, ...]]]:
+    """Yield the factors made of one or two counts, simplest first."""
+    for (text, function, least), count in product(_FORMS, counts):
+        if count >= least:
+            yield text, function(count), (count,)
+    for one, other in permutations(counts, 2):
+        if one % other and other % one:  # a quotient that is an integer is a count by itself
+            yield "n/m", one / other, (one, other)
 
 
-def _mean_for_sum_by_line(seen: BlockEntries) -> Diagnosis | None:
+def _counts(site: WrongBlock, live: int | None) -> dict[int, str]:
+    """Return every count, described by the first tensor in which it occurs."""
+    found: dict[int, str] = {}
+    for block in (site.wrt, site.of, *site.inputs, *site.outputs):
+        sizes = block.shape[:_MAX_DIMENSIONS]
+        for size in dict.fromkeys(sizes):
+            dimensions = dimensions_text(at for at, each in enumerate(sizes) if each == size)
+            found.setdefault(size, f"size of {block.name}'s {dimensions}")
+        found.setdefault(total(block.shape), f"number of {block.name}'s elements")
+    for entry in site.backward.problem.bound:
+        if isinstance(entry.value, Tensor) and _is_mask(entry.value):
+            found.setdefault(int((entry.value != 0).sum()), f"number of {entry.name}'s elements that are not zero")
+    if live is not None:
+        found.setdefault(live, f"number of {site.wrt.name}'s elements with a derivative")
+    return found
+
+
+def _is_mask(tensor: Tensor) -> bool:
+    return tensor.numel() > 0 and not tensor.is_complex() and bool(((tensor == 0) | (tensor == 1)).all())
+
+
+def mean_for_sum_by_line(seen: BlockEntries) -> Diagnosis | None:
     """Detect entries divided or multiplied by the number of nonzero entries in their row or column."""
     nonzero = ~seen.zero
     for axis in Axis:
