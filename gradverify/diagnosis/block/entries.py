@@ -213,8 +213,7 @@ def explained(entries: BlockEntries, predicted: Tensor, cause: str, text: str, s
 def fits_sampled_wrong(entries: BlockEntries, predicted: Tensor, scale: float = 1.0) -> Tensor:
     """True where `predicted` (..., k) reproduces most of the k sampled wrong entries; bool, (...)."""
     sample = entries.sampled_wrong
-    slack = torch.minimum(max(scale, 1.0) * sample.slack, _CAP * sample.error)
-    near = (sample.claimed - predicted).abs() <= slack + _permitted(sample.error, sample.claimed, predicted)
+    near = reproduces(predicted, sample.claimed, sample.error, max(scale, 1.0) * sample.slack)
     return near.sum(dim=-1) >= _RESEMBLES * len(sample.claimed)
 
 
@@ -235,17 +234,22 @@ def contradicts_right(entries: BlockEntries, predicted: Tensor, scale: float = 1
 
 
 def ratio_of(entries: BlockEntries, inside: Tensor) -> Ratio | None:
-    """Return the median of claimed / numeric over the sampled wrong entries in the mask `inside` (m, n).
+    """Return a typical ratio over the sampled wrong entries in the mask `inside` (m, n); None if all are zero there."""
+    places = entries.sampled_wrong.places
+    chosen = inside[places] & ~entries.zero[places]
+    rows, columns = (indices[chosen] for indices in places)
+    return typical_ratio(*(each[rows, columns] for each in (entries.claimed, entries.numeric, entries.slack)))
 
-    Only the half with the smallest error bars counts. Returns None if no sampled entry inside is nonzero.
+
+def typical_ratio(claimed: Tensor, numeric: Tensor, bar: Tensor) -> Ratio | None:
+    """Return the median of claimed / numeric over the half with the smallest relative error bars.
+
+    All have one shape. Returns None if no entry is finite and nonzero.
     """
-    chosen = inside[entries.sampled_wrong.places] & ~entries.zero[entries.sampled_wrong.places]
-    rows, columns = (indices[chosen] for indices in entries.sampled_wrong.places)
-    if not len(rows):
+    known = torch.isfinite(bar) & (numeric != 0) & torch.isfinite(claimed)
+    if not bool(known.any()):
         return None
-    numeric = entries.numeric[rows, columns]
-    ratio = entries.claimed[rows, columns] / numeric
-    accuracy = entries.slack[rows, columns] / numeric.abs()
+    ratio, accuracy = claimed[known] / numeric[known], bar[known] / numeric[known].abs()
     median = accuracy.median()
     return Ratio(value=float(ratio[accuracy <= median].median()), accuracy=float(median))
 
@@ -254,10 +258,14 @@ def has_factor(entries: BlockEntries, inside: Tensor, factor: float) -> bool:
     """True if all wrong entries in the mask `inside` (m, n) are `factor` times the numeric ones."""
     at = inside & entries.wrong
     claimed, numeric = entries.claimed[at], entries.numeric[at]
-    error = (claimed - numeric).abs()
-    slack = torch.minimum(max(abs(factor), 1.0) * entries.slack[at], _CAP * error)
-    predicted = factor * numeric
-    return bool(((claimed - predicted).abs() <= slack + _permitted(error, claimed, predicted)).all())
+    slack = max(abs(factor), 1.0) * entries.slack[at]
+    return bool(reproduces(factor * numeric, claimed, (claimed - numeric).abs(), slack).all())
+
+
+def reproduces(predicted: Tensor, claimed: Tensor, error: Tensor, slack: Tensor) -> Tensor:
+    """True where `predicted` differs from a wrong claim by little beyond the slack, which is capped by the error."""
+    slack = torch.minimum(slack, _CAP * error)
+    return (claimed - predicted).abs() <= slack + _permitted(error, claimed, predicted)
 
 
 def _permitted(error: Tensor, claimed: Tensor, predicted: Tensor) -> Tensor:

@@ -8,9 +8,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from gradverify.core.estimate.samples import Estimate
+from gradverify.core.estimate.samples import BAR_FACTOR
 from gradverify.core.model.coordinates import total
-from gradverify.diagnosis.block.entries import BlockEntries, has_factor, ratio_of
+from gradverify.diagnosis.block.entries import BlockEntries, has_factor, ratio_of, reproduces, typical_ratio
 from gradverify.diagnosis.block.relation import factor_in_words, share_inside
 from gradverify.diagnosis.naming.variables import Axis, block_along, broadcast_along
 from gradverify.diagnosis.naming.wording import differ_text, element_name, listed
@@ -19,7 +19,6 @@ from gradverify.diagnosis.projections.sums import (
     SampledLine,
     holds,
     lines,
-    ratio_of_sums,
     sums_over_lines,
 )
 from gradverify.evidence import Diagnosis, WrongBlock
@@ -29,7 +28,6 @@ MAX_WRONG = 3  # wrong entries, or wrong elements, at most
 RIGHT_PER_WRONG = 3  # right ones required per wrong one; beside a single wrong entry, one is enough
 _RIGHT_BESIDE_ONE = 2  # right elements required beside a single wrong element
 _MOSTLY = 0.9  # share of the nonzero entries of a wrong element that have to be wrong
-_SAME_FACTOR = 1e-3  # of the error: largest residual of a factor
 
 
 def single_elements(seen: BlockEntries) -> Diagnosis | None:
@@ -160,11 +158,9 @@ def _along(projections: RandomProjections, axis: Axis, counts: range) -> Diagnos
 
 def _factor_of_line(line: SampledLine) -> str:
     """Return the factor claimed / numeric of all entries of a line in words, "" if there is no single factor."""
-    claimed, numeric, bar = line.claimed, line.numeric, line.bar
-    found = ratio_of_sums(claimed, Estimate(value=numeric, bar=bar))
+    claimed, numeric, error = line.claimed, line.numeric, (line.claimed - line.numeric).abs()
+    found = typical_ratio(claimed, numeric, line.bar)
     if found is None or not bool((numeric != 0).all()):
         return ""
-    slack = torch.minimum(10 * bar, 0.1 * (claimed - numeric).abs())
-    if bool(((claimed - found.value * numeric).abs() > slack + _SAME_FACTOR * (claimed - numeric).abs()).any()):
-        return ""
-    return factor_in_words(found)[1]
+    slack = max(abs(found.value), 1.0) * BAR_FACTOR * line.bar
+    return factor_in_words(found)[1] if bool(reproduces(found.value * numeric, claimed, error, slack).all()) else ""

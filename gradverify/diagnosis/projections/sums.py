@@ -21,7 +21,7 @@ from gradverify.core.estimate.samples import BAR_FACTOR, Estimate
 from gradverify.core.model.coordinates import Block, total, zero_outside
 from gradverify.core.model.magnitudes import all_set, any_set
 from gradverify.core.strategy.random_sums import TERM_ROUNDING, best_slope, random_vectors, sums_of_slopes
-from gradverify.diagnosis.block.entries import BlockEntries, Pattern, Ratio
+from gradverify.diagnosis.block.entries import BlockEntries, Pattern, Ratio, typical_ratio
 from gradverify.diagnosis.block.relation import multiple_in_words
 from gradverify.diagnosis.naming.constants import common_value
 from gradverify.diagnosis.naming.variables import Axis, block_along
@@ -77,7 +77,7 @@ class RandomProjections:
 
     def ratio(self) -> Ratio | None:
         """Return the median of claimed / numeric over the best measured sums; None if no sum is finite and nonzero."""
-        return ratio_of_sums(self.claimed, self.numeric)
+        return typical_ratio(self.claimed, self.numeric.value, self.numeric.bar)
 
     def agrees(self, pattern: Pattern) -> float | None:
         """Return 1 if the pattern holds in the whole block, else None.
@@ -226,7 +226,7 @@ class ProjectedPart:
 
     def ratio(self) -> Ratio | None:
         """Return the median of claimed / numeric over the best measured sums; None if no sum is finite and nonzero."""
-        return ratio_of_sums(self.claimed, self.numeric)
+        return typical_ratio(self.claimed, self.numeric.value, self.numeric.bar)
 
     def is_right_outside(self) -> bool:
         """True if both sides of the sums over all other entries agree."""
@@ -265,20 +265,6 @@ def sums_over(sketch: RandomProjections, axis: Axis, inside: Tensor) -> Projecte
     vjps = torch.stack([row(sketch.block.backward, cotangent) for cotangent in cotangents])
     numeric = sums_of_slopes(cotangents, sketch.slopes)
     return ProjectedPart(whole=sketch, claimed=vjps @ sketch.directions.T, numeric=numeric)
-
-
-def ratio_of_sums(claimed: Tensor, numeric: Estimate) -> Ratio | None:
-    """Return the median of claimed / numeric over the half of the sums with the smallest error bars.
-
-    Returns None if no sum is finite and nonzero.
-    """
-    known = torch.isfinite(numeric.bar) & (numeric.value != 0) & torch.isfinite(claimed)
-    if not bool(known.any()):
-        return None
-    accuracy = numeric.bar[known] / numeric.value[known].abs()
-    best = accuracy <= accuracy.median()
-    ratio = float((claimed[known] / numeric.value[known])[best].median())
-    return Ratio(value=ratio, accuracy=float(accuracy.median()))
 
 
 def lines(sketch: RandomProjections, axis: Axis, places: Sequence[int]) -> list[SampledLine]:
