@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -49,87 +49,58 @@ def confined_along_axis(entries: BlockEntries, axis: Axis, cause: str, regions: 
     return None if region is None else _in_region(entries, coordinates, cause, region)
 
 
-class Part(Protocol):
-    """The entries of some inputs or outputs of a block, all of which may be wrong by one relation."""
-
-    @property
-    def claims_nothing(self) -> bool:
-        """True if every claim is zero."""
-        ...
-
-    def ratio(self) -> Ratio | None:
-        """Return a typical ratio claimed / numeric, None if there is none."""
-        ...
-
-    def agrees(self, factor: float | None) -> float | None:
-        """Return the share of the error explained if these entries alone are wrong, by a factor; None for any error."""
-        ...
-
-    def multiple_of_cotangent(self) -> str | None:
-        """Return "cotangent", or "3 × cotangent", if backward returns one multiple of it by these inputs, else None."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntriesPart:
-    """A part of a block that is held."""
-
-    entries: BlockEntries
-    inside: Tensor  # (m, n) bool
-
-    @property
-    def claims_nothing(self) -> bool:
-        return not bool(((self.entries.claimed != 0) & self.inside).any())
-
-    def ratio(self) -> Ratio | None:
-        ratio = ratio_of(self.entries, self.inside)
-        several = int((self.inside & self.entries.nonzero).sum()) >= 2
-        return ratio if several and ratio is not None and math.isfinite(ratio.value) else None
-
-    def agrees(self, factor: float | None) -> float | None:
-        wrong, scale = (self.entries.claimed, 1.0) if factor is None else (factor * self.entries.numeric, abs(factor))
-        return explained_share(self.entries, torch.where(self.inside, wrong, self.entries.numeric), scale)
-
-    def multiple_of_cotangent(self) -> str | None:
-        return multiple_of_cotangent(self.entries, self.inside.all(0))
-
-
 def _in_region(entries: BlockEntries, coordinates: AxisMasks, cause: str, region: Region) -> Diagnosis | None:
     """Return the diagnosis of the wrong coordinates along one axis, with the relation inside them if one is known."""
     inside = broadcast_along(coordinates.axis, coordinates.wrong).expand_as(entries.wrong)
-    part, count = EntriesPart(entries=entries, inside=inside), coordinates.count
-    found = related(part, cause, count, region.text)
+    share, count = partial(share_inside, entries, inside), coordinates.count
+    claims_nothing = not bool(((entries.claimed != 0) & inside).any())
+    ratio = ratio_of(entries, inside) if int((inside & entries.nonzero).sum()) > 1 else None
+    possible = relations(claims_nothing, ratio, multiple_of_cotangent(entries, inside.all(0)))
+    found = related(cause, count, region.text, possible, share)
     if found is not None:
         return found
     doubtful = max(coordinates.chance(1), region.chance**2) > _BY_CHANCE or entries.tolerated_share > _TOLERATED
-    share = None if doubtful else part.agrees(None)
-    return diagnosed(cause, f"{count}, exactly where {region.text}", share)
+    return diagnosed(cause, f"{count}, exactly where {region.text}", None if doubtful else share(None))
 
 
-def related(part: Part, cause: str, count: str, where: str) -> Diagnosis | None:
-    """Return the diagnosis of the first relation that holds in a part: zero, a factor, a multiple of the cotangent."""
-    found = (
-        diagnosed(cause, f"{count}; analytic = {words} where {where}", part.agrees(factor))
-        for factor, words in _relations(part)
-    )
-    return next(filter(None, found), None)
+def relations(claims_nothing: bool, ratio: Ratio | None, multiple: str | None) -> Iterator[tuple[float | None, str]]:
+    """Yield what the claims in a region may equal: the factor, None if it is no factor, and the text.
 
-
-def _relations(part: Part) -> Iterator[tuple[float | None, str]]:
-    """Yield what the claims in a part may equal: the factor, None if it is no factor, and the text."""
-    if part.claims_nothing:
+    `claims_nothing` is True if all are zero, `ratio` is a typical one of claimed / numeric, and `multiple` is the text
+    of a multiple of the cotangent.
+    """
+    if claims_nothing:
         yield 0.0, "0"
-    ratio = part.ratio()
-    if ratio is not None:
+    if ratio is not None and math.isfinite(ratio.value):
         yield factor_in_words(ratio)
-    multiple = part.multiple_of_cotangent()
     if multiple is not None:
         yield None, multiple
 
 
-def share_inside(entries: BlockEntries, inside: Tensor) -> float | None:
-    """Return the share of the squared error that lies inside the region, None if below MIN_SHARE."""
-    return explained_share(entries, torch.where(inside, entries.claimed, entries.numeric))
+def related(
+    cause: str,
+    count: str,
+    where: str,
+    possible: Iterable[tuple[float | None, str]],
+    share: Callable[[float | None], float | None],
+) -> Diagnosis | None:
+    """Return the diagnosis of the first relation that holds in a region.
+
+    `share` returns what is explained if the entries of the region alone are wrong, by a factor; None for any error.
+    """
+    found = (
+        diagnosed(cause, f"{count}; analytic = {words} where {where}", share(factor)) for factor, words in possible
+    )
+    return next(filter(None, found), None)
+
+
+def share_inside(entries: BlockEntries, inside: Tensor, factor: float | None = None) -> float | None:
+    """Return the share of the squared error explained if the entries inside alone are wrong, None if below MIN_SHARE.
+
+    The mask `inside` broadcasts to (m, n). They are wrong by a factor, or in any way if it is None.
+    """
+    wrong, scale = (entries.claimed, 1.0) if factor is None else (factor * entries.numeric, abs(factor))
+    return explained_share(entries, torch.where(inside, wrong, entries.numeric), scale)
 
 
 def multiple_of_cotangent(entries: BlockEntries, coordinates: Tensor) -> str | None:

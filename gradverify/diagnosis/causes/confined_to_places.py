@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from gradverify.core.model.coordinates import Block
-from gradverify.diagnosis.block.relation import claims_in_words, related
+from gradverify.diagnosis.block.relation import related, relations
 from gradverify.diagnosis.block.structure import index_along
 from gradverify.diagnosis.causes.boundary_tile import BOUNDARY_TILE, regions_at_edges
-from gradverify.diagnosis.causes.missing_mask import MISSING_MASK
+from gradverify.diagnosis.causes.missing_mask import MISSING_MASK, unmasked_text
 from gradverify.diagnosis.causes.wrong_branch import WRONG_BRANCH, regions_by_value
 from gradverify.diagnosis.naming.region import AxisMasks, region_text
 from gradverify.diagnosis.naming.variables import Axis, block_along, variables
@@ -23,7 +23,7 @@ from gradverify.diagnosis.projections.sums import (
     RandomProjections,
     SampledLine,
     holds,
-    lines,
+    line,
     sums_over,
 )
 from gradverify.evidence import Diagnosis
@@ -50,14 +50,15 @@ def _explained(projections: RandomProjections, group: AxisMasks) -> Diagnosis | 
     if region is None and not all_masked:
         return None
     part, count = sums_over(projections, group.axis, group.wrong), group.count
+    multiple = part.multiple_of_cotangent()
     if not part.claims_nothing and holds(projections, part.numeric, torch.zeros_like(part.claimed)):
         where = region_text(replace(group, relevant=torch.ones_like(group.wrong)))
-        claims = claims_in_words(part.multiple_of_cotangent())
-        text = f"{count}; {claims} where numeric = 0{f', at {where}' if where else ''}"
-        return diagnosed(MISSING_MASK, text, part.agrees(None)) if where or all_masked else None
+        text = unmasked_text(count, multiple, where)
+        return diagnosed(MISSING_MASK, text, part.share(None)) if where or all_masked else None
     if region is None:
         return None
-    return related(part, WRONG_BRANCH if by_place is None else BOUNDARY_TILE, count, region.text)
+    possible = relations(part.claims_nothing, part.ratio(), multiple)
+    return related(WRONG_BRANCH if by_place is None else BOUNDARY_TILE, count, region.text, possible, part.share)
 
 
 def _silent(projections: RandomProjections, axis: Axis) -> Tensor:
@@ -150,7 +151,7 @@ def _is_wrong(projections: RandomProjections, axis: Axis, silent: Tensor, here: 
     preferred = here & ~silent  # a silent coordinate may be wrong too, but its error may not show
     places = (preferred if bool(preferred.any()) else here).nonzero().flatten().tolist()
     for place in places[:: max(1, len(places) // _TRIES)][:_TRIES]:
-        (line,) = lines(projections, axis, [place])
-        if line.wrong != line.right:
-            return line.wrong
+        found = line(projections, axis, place)
+        if found.wrong != found.right:
+            return found.wrong
     return None

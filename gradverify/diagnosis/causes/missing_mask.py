@@ -50,8 +50,12 @@ def _along(seen: BlockEntries, axis: Axis) -> Diagnosis | None:
     if not (region or torch.equal(zero, wrong)) or (bool(zero.all()) and multiple is None):
         return None
     region = region or elements_text(group)
-    text = f"{group.count}; {claims_in_words(multiple)} where numeric = 0{_at(region)}"
-    return diagnosed(MISSING_MASK, text, share)
+    return diagnosed(MISSING_MASK, unmasked_text(group.count, multiple, region), share)
+
+
+def unmasked_text(count: str, multiple: str | None, region: str) -> str:
+    """Return the explanation of a missing mask in a region, "" if it is not known."""
+    return f"{count}; {claims_in_words(multiple)} where numeric = 0{_at(region)}"
 
 
 def _divided(seen: BlockEntries) -> Diagnosis | None:

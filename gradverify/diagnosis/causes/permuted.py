@@ -120,7 +120,7 @@ def _fits_columns(projections: RandomProjections, arrangement: Arrangement) -> b
         at = column.position
         if arrangement.columns is not None:
             at = int((arrangement.columns == at).nonzero())
-        allowed = BAR_FACTOR * weights.abs() @ bars + _SAME * column.numeric.abs().max()
+        allowed = BAR_FACTOR * weights.abs() @ bars + _SAME * column.numeric.value.abs().max()
         if bool(((claimed[:, at] - weights @ values).abs() > allowed).any()):
             return False
     return bool(wrong)

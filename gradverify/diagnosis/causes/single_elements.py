@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gradverify.core.estimate.samples import BAR_FACTOR
 from gradverify.core.model.coordinates import total
-from gradverify.diagnosis.block.entries import BlockEntries, has_factor, ratio_of, reproduces, typical_ratio
+from gradverify.diagnosis.block.entries import BlockEntries, has_factor, ratio_of, reproduces
 from gradverify.diagnosis.block.relation import factor_in_words, share_inside
 from gradverify.diagnosis.naming.variables import Axis, block_along, broadcast_along
 from gradverify.diagnosis.naming.wording import differ_text, element_name, listed
@@ -18,7 +18,7 @@ from gradverify.diagnosis.projections.sums import (
     RandomProjections,
     SampledLine,
     holds,
-    lines,
+    line,
     sums_over_lines,
 )
 from gradverify.evidence import Diagnosis, WrongBlock
@@ -147,7 +147,7 @@ def _along(projections: RandomProjections, axis: Axis, counts: range) -> Diagnos
     places = (found.inputs if axis is Axis.INPUT else found.outputs).tolist()
     if len(places) not in counts or total(block.shape) < (1 + RIGHT_PER_WRONG) * len(places):
         return None
-    found_lines = lines(projections, axis, places)
+    found_lines = [line(projections, axis, place) for place in places]
     part = sums_over_lines(projections, axis, found_lines)
     others_are_zero = bool(((projections.claimed - part.claimed).abs() <= projections.rounding).all())
     if others_are_zero or not part.is_right_outside():
@@ -156,11 +156,11 @@ def _along(projections: RandomProjections, axis: Axis, counts: range) -> Diagnos
     return None if "" in factors else _listed_elements(projections.block, axis, places, factors, 1.0)
 
 
-def _factor_of_line(line: SampledLine) -> str:
+def _factor_of_line(found: SampledLine) -> str:
     """Return the factor claimed / numeric of all entries of a line in words, "" if there is no single factor."""
-    claimed, numeric, error = line.claimed, line.numeric, (line.claimed - line.numeric).abs()
-    found = typical_ratio(claimed, numeric, line.bar)
-    if found is None or not bool((numeric != 0).all()):
+    numeric, ratio = found.numeric.value, found.ratio()
+    if ratio is None or not bool((numeric != 0).all()):
         return ""
-    slack = max(abs(found.value), 1.0) * BAR_FACTOR * line.bar
-    return factor_in_words(found)[1] if bool(reproduces(found.value * numeric, claimed, error, slack).all()) else ""
+    error, slack = (found.claimed - numeric).abs(), max(abs(ratio.value), 1.0) * BAR_FACTOR * found.numeric.bar
+    has_ratio = bool(reproduces(ratio.value * numeric, found.claimed, error, slack).all())
+    return factor_in_words(ratio)[1] if has_ratio else ""

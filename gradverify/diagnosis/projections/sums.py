@@ -16,7 +16,6 @@ from torch import Tensor
 from gradverify.case import Tolerances
 from gradverify.core.backward.vjps import row
 from gradverify.core.decide.compare import relative_tolerance
-from gradverify.core.decide.context import MeasuredProblem
 from gradverify.core.estimate.samples import BAR_FACTOR, Estimate
 from gradverify.core.model.coordinates import Block, total, zero_outside
 from gradverify.core.model.magnitudes import all_set, any_set
@@ -39,21 +38,35 @@ _EVERY = slice(None)
 _SHOWS = 0.5  # of the values compared: if more is allowed, an error might not show
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SampledLine:
-    """One column of the block summed with the cotangents, or one row summed along the directions."""
+@dataclass(frozen=True, kw_only=True)
+class BothSides:
+    """Some sums by vjps, and the same sums measured."""
+
+    claimed: Tensor  # (K, L) for K cotangents and L directions, unless a subclass says otherwise
+    numeric: Estimate
+
+    @property
+    def claims_nothing(self) -> bool:
+        """True if every sum of claims is zero."""
+        return not any_set(self.claimed != 0)
+
+    def ratio(self) -> Ratio | None:
+        """Return the median of claimed / numeric over the best measured sums; None if no sum is finite and nonzero."""
+        return typical_ratio(self.claimed, self.numeric.value, self.numeric.bar)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampledLine(BothSides):
+    """One column of the block summed with the cotangents, (K,), or one row summed along the directions, (L,)."""
 
     position: int  # position of the input, or output, in the block
-    claimed: Tensor  # (K,) cotangent · column, by vjps; (L,) row · direction, by a vjp
-    numeric: Tensor  # the same, measured
-    bar: Tensor  # error bars of `numeric`
     wrong: bool
     right: bool  # both False if an error might not show
     entries: Estimate | None = None  # (m,) the measured entries of a column; a row's are not measured one by one
 
 
 @dataclass(frozen=True, kw_only=True)
-class RandomProjections:
+class RandomProjections(BothSides):
     """A block with K cotangents and L directions over all of it, and both sides of the sum for each pair."""
 
     block: LargeBlock
@@ -61,23 +74,12 @@ class RandomProjections:
     vjps: Tensor  # (K, n) the vjps
     directions: Tensor  # (L, n)
     slopes: tuple[Estimate, ...]  # of every output along each direction
-    claimed: Tensor  # (K, L) the sums by vjps
-    numeric: Estimate  # (K, L) the same, measured
     rounding: Tensor  # (K, L) bound on the rounding of sums in backward
     error_size: Tensor  # (K, L) root mean square of the errors of the sums, per kind of weights and direction
 
     @property
     def nonzero(self) -> None:
         """None: single entries are not known."""
-
-    @property
-    def claims_nothing(self) -> bool:
-        """True if the vjps are zero."""
-        return not any_set(self.vjps[:, self.block.wrt.coordinates] != 0)
-
-    def ratio(self) -> Ratio | None:
-        """Return the median of claimed / numeric over the best measured sums; None if no sum is finite and nonzero."""
-        return typical_ratio(self.claimed, self.numeric.value, self.numeric.bar)
 
     def agrees(self, pattern: Pattern) -> float | None:
         """Return 1 if the pattern holds in the whole block, else None.
@@ -112,12 +114,12 @@ class RandomProjections:
     @cached_property
     def columns(self) -> tuple[SampledLine, ...]:
         """A sample of the columns: `random_count` random ones first; each costs 6 forwards or more."""
-        return tuple(lines(self, Axis.INPUT, self._sample(Axis.INPUT)))
+        return tuple(line(self, Axis.INPUT, place) for place in self._sample(Axis.INPUT))
 
     @cached_property
     def rows(self) -> tuple[SampledLine, ...]:
         """A sample of the rows: `random_count` random ones first; each costs a vjp."""
-        return tuple(lines(self, Axis.OUTPUT, self._sample(Axis.OUTPUT)))
+        return tuple(line(self, Axis.OUTPUT, place) for place in self._sample(Axis.OUTPUT))
 
     @property
     def random_count(self) -> int:
@@ -210,23 +212,12 @@ def holds(sketch: RandomProjections, found: Estimate, claimed: Tensor | None = N
     return all_set((sums - found.value).abs() <= slack + _CLOSE * error_size)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProjectedPart:
+@dataclass(frozen=True, kw_only=True)
+class ProjectedPart(BothSides):
     """Both sides of the sums over the entries of some inputs or outputs of a block."""
 
     whole: RandomProjections
-    claimed: Tensor  # (K, L)
-    numeric: Estimate
     inputs: Tensor | None = None  # (n,) bool: the inputs, if it is all entries of some inputs
-
-    @property
-    def claims_nothing(self) -> bool:
-        """True if every sum of claims is zero."""
-        return not any_set(self.claimed != 0)
-
-    def ratio(self) -> Ratio | None:
-        """Return the median of claimed / numeric over the best measured sums; None if no sum is finite and nonzero."""
-        return typical_ratio(self.claimed, self.numeric.value, self.numeric.bar)
 
     def is_right_outside(self) -> bool:
         """True if both sides of the sums over all other entries agree."""
@@ -234,7 +225,7 @@ class ProjectedPart:
         outside = Estimate(value=whole.value - self.numeric.value, bar=whole.bar + self.numeric.bar)
         return holds(self.whole, outside, self.whole.claimed - self.claimed)
 
-    def agrees(self, factor: float | None) -> float | None:
+    def share(self, factor: float | None) -> float | None:
         """Return 1 if these entries alone are wrong, by a factor; None for any error."""
         fits = factor is None or holds(self.whole, scaled(self.numeric, factor), self.claimed)
         return 1.0 if fits and self.is_right_outside() else None
@@ -267,16 +258,40 @@ def sums_over(sketch: RandomProjections, axis: Axis, inside: Tensor) -> Projecte
     return ProjectedPart(whole=sketch, claimed=vjps @ sketch.directions.T, numeric=numeric)
 
 
-def lines(sketch: RandomProjections, axis: Axis, places: Sequence[int]) -> list[SampledLine]:
-    """Return the columns, or rows, of the block at these positions; a column costs 6 forwards or more, a row a vjp."""
-    measured = _column if axis is Axis.INPUT else _row
-    return [measured(sketch, place) for place in places]
+def line(sketch: RandomProjections, axis: Axis, place: int) -> SampledLine:
+    """Return the column, or row, of the block at a position; a column costs 6 forwards or more, a row a vjp."""
+    measured, block, entries = sketch.block.measured, block_along(sketch.block, axis), None
+    coordinate = block.start + place * block.step
+    if axis is Axis.INPUT:
+        step = measured.lengths.step[coordinate]
+        found = best_slope(measured, sketch.cotangents, zero_outside(measured.lengths.step, coordinate))
+        entries = Estimate(value=found.value / step, bar=found.bar / step)
+        claimed, summed = sketch.vjps[:, coordinate], sums_of_slopes(sketch.cotangents, (entries,))  # (K, 1)
+    else:
+        cotangent = torch.zeros_like(sketch.cotangents[0])
+        cotangent[coordinate] = 1.0
+        claimed = sketch.directions @ row(measured.backward, cotangent)
+        summed = sums_of_slopes(cotangent.unsqueeze(0), sketch.slopes)  # (1, L)
+    numeric = Estimate(value=summed.value.reshape(-1), bar=summed.bar.reshape(-1))
+    rtol = relative_tolerance(Tolerances(), measured.sampled.dtypes)
+    size = torch.maximum(claimed.abs(), numeric.value.abs())
+    error, allowed = (claimed - numeric.value).abs(), BAR_FACTOR * numeric.bar + rtol * size.max()
+    within, visible = all_set(error <= allowed), any_set(allowed <= _SHOWS * size)
+    return SampledLine(
+        position=place,
+        claimed=claimed,
+        numeric=numeric,
+        wrong=any_set(error > allowed),
+        right=within and (visible or not any_set(size)),
+        entries=entries,
+    )
 
 
 def sums_over_lines(sketch: RandomProjections, axis: Axis, found: Sequence[SampledLine]) -> ProjectedPart:
     """Return the sums over the entries of a few inputs from their columns, or of a few outputs from their rows."""
     claimed, numeric, bar = (
-        torch.stack(each) for each in zip(*((line.claimed, line.numeric, line.bar) for line in found), strict=True)
+        torch.stack(each)
+        for each in zip(*((line.claimed, line.numeric.value, line.numeric.bar) for line in found), strict=True)
     )
     places = [line.position for line in found]
     if axis is Axis.INPUT:
@@ -295,41 +310,3 @@ def _placed(values: Tensor, length: int, block: Block, places: Tensor | None = N
         whole[:, block.coordinates] = values
         return whole
     return whole.index_add_(1, places, values)
-
-
-def _column(sketch: RandomProjections, place: int) -> SampledLine:
-    measured, wrt = sketch.block.measured, sketch.block.wrt
-    coordinate = wrt.start + place * wrt.step
-    step = measured.lengths.step[coordinate]
-    found = best_slope(measured, sketch.cotangents, zero_outside(measured.lengths.step, coordinate))
-    entries = Estimate(value=found.value / step, bar=found.bar / step)
-    summed = sums_of_slopes(sketch.cotangents, (entries,))
-    line = _line(measured, place, sketch.vjps[:, coordinate], summed.value[:, 0], summed.bar[:, 0])
-    return replace(line, entries=entries)
-
-
-def _row(sketch: RandomProjections, place: int) -> SampledLine:
-    measured, of = sketch.block.measured, sketch.block.of
-    coordinate = of.start + place * of.step
-    cotangent = torch.zeros_like(sketch.cotangents[0])
-    cotangent[coordinate] = 1.0
-    claimed = sketch.directions @ row(measured.backward, cotangent)
-    numeric = torch.stack([found.value[coordinate] for found in sketch.slopes])
-    bar = torch.stack([found.bar[coordinate] for found in sketch.slopes])
-    return _line(measured, place, claimed, numeric, bar)
-
-
-def _line(measured: MeasuredProblem, position: int, claimed: Tensor, numeric: Tensor, bar: Tensor) -> SampledLine:
-    """Return a line with whether its two sides differ, and whether they agree."""
-    rtol = relative_tolerance(Tolerances(), measured.sampled.dtypes)
-    size = torch.maximum(claimed.abs(), numeric.abs())
-    error, allowed = (claimed - numeric).abs(), BAR_FACTOR * bar + rtol * size.max()
-    within, visible = all_set(error <= allowed), any_set(allowed <= _SHOWS * size)
-    return SampledLine(
-        position=position,
-        claimed=claimed,
-        numeric=numeric,
-        bar=bar,
-        wrong=any_set(error > allowed),
-        right=within and (visible or not any_set(size)),
-    )
