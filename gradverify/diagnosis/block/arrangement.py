@@ -15,7 +15,6 @@ from torch import Tensor
 from gradverify.core.model.coordinates import Block, total
 from gradverify.diagnosis.block.entries import (
     BlockEntries,
-    contradicts_sampled_right,
     explained_share,
     fits_sampled_wrong,
 )
@@ -39,21 +38,19 @@ class Arrangement:
     text: str  # the explanation of the finding
 
 
-def plausible(entries: BlockEntries, candidates: Iterator[Arrangement]) -> Iterator[Arrangement]:
-    """Yield the arrangements that sampled wrong entries fit and few sampled right entries contradict."""
-    while batch := list(islice(candidates, _AT_ONCE)):
-        expected = _expected(entries, batch, entries.sampled_wrong.places)
-        for number in fits_sampled_wrong(entries, expected).nonzero().flatten().tolist():
-            each = batch[number]
-            if not contradicts_sampled_right(entries, _expected(entries, [each], entries.sampled_right)[0]):
-                yield each
+def explaining(entries: BlockEntries, candidates: Iterator[Arrangement]) -> Iterator[tuple[Arrangement, float]]:
+    """Yield the arrangements that explain the error, each with the share of the squared error.
 
-
-def share_of_arrangement(entries: BlockEntries, arrangement: Arrangement) -> float | None:
-    """Return the share of the squared error that a rearrangement explains, None if below MIN_SHARE."""
+    Many are compared together with a sample of the wrong entries, and those that fit one by one with all entries.
+    """
     rows, columns = (torch.arange(size, device=entries.block.device) for size in entries.numeric.shape)
-    places = (rows.unsqueeze(1), columns.unsqueeze(0))
-    return explained_share(entries, _expected(entries, [arrangement], places)[0])
+    everywhere = (rows.unsqueeze(1), columns.unsqueeze(0))
+    while batch := list(islice(candidates, _AT_ONCE)):
+        fitting = fits_sampled_wrong(entries, _expected(entries, batch, entries.sampled_wrong))
+        for number in fitting.nonzero().flatten().tolist():
+            share = explained_share(entries, _expected(entries, [batch[number]], everywhere)[0])
+            if share is not None:
+                yield batch[number], share
 
 
 # From the positions of the entries of a tensor, in its shape, to moves of them: the words, and the position (or

@@ -13,7 +13,7 @@ from gradverify.case import Tolerances
 from gradverify.core.backward.vjps import row, row_cotangent
 from gradverify.core.decide.compare import relative_tolerance
 from gradverify.core.estimate.samples import BAR_FACTOR
-from gradverify.core.model.coordinates import Block
+from gradverify.core.model.coordinates import Block, zero_outside
 from gradverify.core.model.generators import random_magnitudes
 from gradverify.diagnosis.block.value_or_position import Permuted, permuted_block
 from gradverify.diagnosis.naming.wording import diagnosed
@@ -22,7 +22,6 @@ from gradverify.evidence import Diagnosis, Evidence, part_of
 MIN_SHARE = 0.99  # share of the squared error that a pattern has to explain
 _REPRODUCED = 0.9  # share of the affected entries that a pattern has to reproduce one by one
 _SPOILT = 0.01  # share of the affected entries that may be right, nonzero and contradicted by the pattern
-_SPOILT_IN_SAMPLE = 10 * _SPOILT  # of the wrong and the nonzero entries: the same, by an estimate from a sample
 _RESEMBLES = 0.8  # share of the sampled wrong entries that a pattern has to reproduce
 _CLOSE = 1e-3  # of an entry's error, and of its size: largest residual of a pattern beyond the slack
 _CAP = 0.1  # of an entry's error: largest part attributed to measurement and rounding
@@ -57,16 +56,6 @@ class Ratio:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WrongSample:
-    """A sample of the wrong entries, each field (k,)."""
-
-    places: tuple[Tensor, Tensor]  # rows and columns
-    claimed: Tensor
-    error: Tensor
-    slack: Tensor
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class BlockEntries:
     """Claimed and numeric entries of a block, with masks and tolerances; entries left out are 0 and not wrong."""
 
@@ -77,9 +66,8 @@ class BlockEntries:
     zero: Tensor  # (m, n) bool: `numeric` is zero within its error bar, or the entry is left out
     left_out: Tensor  # (m, n) bool: not finite, or neither wrong nor within the tolerance
     slack: Tensor  # (m, n) error bars plus rounding; for right entries also the relative tolerance
-    sampled_wrong: WrongSample
-    sampled_right: tuple[Tensor, Tensor]  # rows and columns of a sample of the right nonzero entries
-    share_of_sampled_right: float  # share of the wrong and the nonzero entries that a sampled right one stands for
+    sampled_wrong: tuple[Tensor, Tensor]  # rows and columns of a sample of the wrong entries
+    sampled_right: tuple[Tensor, Tensor]  # the same of the right nonzero entries
     tolerated_share: float  # share of right nonzero entries whose error exceeds error bars and rounding
     largest_error: float  # largest error of a wrong entry; squares are taken relative to it to avoid underflow
     squared_error: float  # sum over the wrong entries of (error / largest)²
@@ -127,10 +115,10 @@ class BlockEntries:
     def random_vjps(self) -> Iterator[Tensor]:
         """Yield the vjps (n,) of random cotangents over the block, each when it is asked for."""
         generator = torch.Generator().manual_seed(0)
-        output_mask = torch.zeros(max(block.stop for block in self.block.outputs), dtype=torch.float64)
-        output_mask[self.block.of.coordinates] = 1.0
+        ones = torch.ones(max(block.stop for block in self.block.outputs), dtype=torch.float64)
         for _ in range(_COTANGENTS):
-            yield row(self.block.backward, random_magnitudes(output_mask, generator))
+            cotangent = random_magnitudes(zero_outside(ones, self.block.of.coordinates), generator)
+            yield row(self.block.backward, cotangent)
 
     def relative_error(self) -> float:
         """Return the norm of the errors of the wrong entries, relative to that of the numeric entries."""
@@ -164,7 +152,6 @@ def entries_of(evidence: Evidence) -> BlockEntries | None:
     claimed, numeric = claimed.masked_fill(left_out, 0.0), numeric.masked_fill(left_out, 0.0)
     largest = float(error[wrong].max())
     right_nonzero = ~(wrong | zero)
-    right, at = _sample(right_nonzero), _sample(wrong)
     return BlockEntries(
         block=evidence,
         claimed=claimed,
@@ -173,9 +160,8 @@ def entries_of(evidence: Evidence) -> BlockEntries | None:
         zero=zero,
         left_out=left_out,
         slack=slack,
-        sampled_wrong=WrongSample(places=at, claimed=claimed[at], error=error[at], slack=slack[at]),
-        sampled_right=right,
-        share_of_sampled_right=int(right_nonzero.sum()) / max(1, len(right[0])) / int((wrong | ~zero).sum()),
+        sampled_wrong=_sample(wrong),
+        sampled_right=_sample(right_nonzero),
         tolerated_share=int((right_nonzero & (error > rounded)).sum()) / max(1, int(right_nonzero.sum())),
         largest_error=largest,
         squared_error=float(torch.linalg.vector_norm(error[wrong] / largest)) ** 2,
@@ -191,7 +177,7 @@ def explained_share(entries: BlockEntries, predicted: Tensor, scale: float = 1.0
     if it misses more than a tenth of the affected entries (one large entry is no evidence for the others), or if more
     than a hundredth of them are right nonzero entries.
     """
-    if not bool(fits_sampled_wrong(entries, predicted[entries.sampled_wrong.places], scale)):
+    if not bool(fits_sampled_wrong(entries, predicted[entries.sampled_wrong], scale)):
         return None
     wrong, error = entries.wrong, (entries.claimed - entries.numeric).abs()
     slack = max(scale, 1.0) * entries.slack
@@ -212,19 +198,10 @@ def explained(entries: BlockEntries, predicted: Tensor, cause: str, text: str, s
 
 def fits_sampled_wrong(entries: BlockEntries, predicted: Tensor, scale: float = 1.0) -> Tensor:
     """True where `predicted` (..., k) reproduces most of the k sampled wrong entries; bool, (...)."""
-    sample = entries.sampled_wrong
-    near = reproduces(predicted, sample.claimed, sample.error, max(scale, 1.0) * sample.slack)
-    return near.sum(dim=-1) >= _RESEMBLES * len(sample.claimed)
-
-
-def contradicts_sampled_right(entries: BlockEntries, predicted: Tensor) -> bool:
-    """True if a pattern contradicts far more right entries than may be spoilt, by an estimate.
-
-    `predicted` (k,) are its values at the sampled right entries. A rearrangement has no more nonzero entries
-    than the block, and affects at most the wrong ones and twice the nonzero ones.
-    """
-    off = (entries.claimed[entries.sampled_right] - predicted).abs() > entries.slack[entries.sampled_right]
-    return int(off.sum()) * entries.share_of_sampled_right > _SPOILT_IN_SAMPLE
+    at = entries.sampled_wrong
+    claimed, numeric, slack = entries.claimed[at], entries.numeric[at], entries.slack[at]
+    near = reproduces(predicted, claimed, (claimed - numeric).abs(), max(scale, 1.0) * slack)
+    return near.sum(dim=-1) >= _RESEMBLES * len(claimed)
 
 
 def contradicts_right(entries: BlockEntries, predicted: Tensor, scale: float = 1.0) -> bool:
@@ -235,9 +212,9 @@ def contradicts_right(entries: BlockEntries, predicted: Tensor, scale: float = 1
 
 def ratio_of(entries: BlockEntries, inside: Tensor) -> Ratio | None:
     """Return a typical ratio over the sampled wrong entries in the mask `inside` (m, n); None if all are zero there."""
-    places = entries.sampled_wrong.places
-    chosen = inside[places] & ~entries.zero[places]
-    rows, columns = (indices[chosen] for indices in places)
+    at = entries.sampled_wrong
+    chosen = inside[at] & ~entries.zero[at]
+    rows, columns = (indices[chosen] for indices in at)
     return typical_ratio(*(each[rows, columns] for each in (entries.claimed, entries.numeric, entries.slack)))
 
 

@@ -152,9 +152,7 @@ def ratios(entries: BlockEntries) -> Ratios:
 
     The tolerance at a right entry includes the tolerance of the check.
     """
-    rows, columns = (
-        torch.cat(places) for places in zip(entries.sampled_wrong.places, entries.sampled_right, strict=True)
-    )
+    rows, columns = (torch.cat(places) for places in zip(entries.sampled_wrong, entries.sampled_right, strict=True))
     accuracy = entries.slack[rows, columns] / entries.numeric[rows, columns].abs()
     chosen = ~entries.zero[rows, columns] & (accuracy <= _SHARP)
     rows, columns, accuracy = rows[chosen], columns[chosen], accuracy[chosen]

@@ -54,9 +54,8 @@ def group_of(
 
 def _would_show(entries: BlockEntries) -> Tensor:
     """Mask (m, n) of entries in which the typical relative error of wrong entries would exceed the slack."""
-    sample = entries.sampled_wrong
-    largest = torch.maximum(sample.claimed.abs(), entries.numeric[sample.places].abs())
-    typical = float((sample.error / largest).median())
+    claimed, numeric = entries.claimed[entries.sampled_wrong], entries.numeric[entries.sampled_wrong]
+    typical = float(((claimed - numeric).abs() / torch.maximum(claimed.abs(), numeric.abs())).median())
     size = torch.maximum(entries.claimed.abs(), entries.numeric.abs())
     return entries.wrong | (entries.slack <= typical * size)
 

@@ -52,8 +52,7 @@ def follows_values(
     With `marks`, it has to contain those with marked entries instead. Returns False if these are the same coordinates
     `wrong` (k,) as before, unless backward ignores the values; None if neither is clear.
     """
-    found = permuted() if region.membership is not None else None
-    if found is None or region.membership is None:
+    if region.membership is None or (found := permuted()) is None:
         return None
     there = found.evidence
     marked = there.wrong if marks is None else marks(there.claimed, there.numeric)

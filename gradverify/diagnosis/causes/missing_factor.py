@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import islice, permutations
 
 import torch
@@ -68,22 +67,21 @@ _FORMS = (
 _OF_DIFFERENCES = tuple(form for form in _FORMS if form.name in ("{1}", "exp({0})", "(1 + {1})"))
 _OF_QUOTIENTS = (both_ways("{0}", torch.clone)[1],)
 
-# From the number of a tensor and a form of it to a format string of the product, "{} / y", and what it means.
-Words = Callable[[int, Form], tuple[str, str]]
+# From a tensor and a form of it to a format string of the product, "{} / y", and what it means.
+Words = Callable[[Variable, Form], tuple[str, str]]
 
 
 def missing_factor(seen: BlockEntries) -> Diagnosis | None:
     """Detect claims that are numeric times, or over, an elementary function of a tensor or of the difference of two."""
     tensors = [tensor for axis in axes_of(seen) for tensor in tensors_along(seen.block, axis)]
 
-    def words(of: Sequence[Variable], number: int, form: Form) -> tuple[str, str]:
-        name = form.text(of[number].name)
+    def words(tensor: Variable, form: Form) -> tuple[str, str]:
+        name = form.text(tensor.name)
         times = f"{{}} / {name}" if form.is_missing else f"{name} × {{}}"
-        return times, form.interpretation(f"{_without_brackets(name)}{_location(seen, of[number])}")
+        return times, form.interpretation(f"{_without_brackets(name)}{_location(seen, tensor)}")
 
-    found = first_match(seen, tensors, _FORMS, partial(words, tensors))
-    of_two = [] if found is not None else list(differences(tensors))
-    return found or first_match(seen, of_two, _OF_DIFFERENCES, partial(words, of_two))
+    found = first_match(seen, tensors, _FORMS, words)
+    return found or first_match(seen, list(differences(tensors)), _OF_DIFFERENCES, words)
 
 
 def mistaken_factor(seen: BlockEntries) -> Diagnosis | None:
@@ -92,8 +90,8 @@ def mistaken_factor(seen: BlockEntries) -> Diagnosis | None:
     pairs = [(*pair, on_axis) for on_axis in on_axes for pair in permutations(on_axis, 2)]
     quotients = [replace(first, values=first.values / second.values) for first, second, _ in pairs]
 
-    def words(number: int, form: Form) -> tuple[str, str]:
-        first, second, on_axis = pairs[number]
+    def words(quotient: Variable, form: Form) -> tuple[str, str]:
+        first, second, on_axis = next(pair for pair, of in zip(pairs, quotients, strict=True) if of is quotient)
         name = f"{first.name} / {second.name}"
         others = [each for each in on_axis if each is not first and each is not second]
         if not _is_product_with(seen, first, others):
@@ -128,7 +126,7 @@ def first_match(
         factor = (constant * forms[form].function(tensors[number].broadcast)).expand_as(seen.numeric)
         share = _share(seen, factor, accuracy)
         if share is not None:
-            times, interpretation = words(number, forms[form])
+            times, interpretation = words(tensors[number], forms[form])
             scope = where + share_text(share) if where else everywhere(share)
             text = f"analytic = {text}{times.format('numeric')}{scope}{interpretation}"
             return Diagnosis(cause=MISSING_FACTOR, explanation=text, share=share)
@@ -178,7 +176,7 @@ def _is_product_with(seen: BlockEntries, first: Variable, others: Sequence[Varia
     """
     quotient = seen.claimed / first.broadcast
     rests = (quotient, *(quotient / other.broadcast for other in others))
-    return any(common_value(rest[seen.sampled_wrong.places], SAME_FACTOR) is not None for rest in rests)
+    return any(common_value(rest[seen.sampled_wrong], SAME_FACTOR) is not None for rest in rests)
 
 
 def _location(seen: BlockEntries, tensor: Variable) -> str:

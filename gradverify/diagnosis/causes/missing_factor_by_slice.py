@@ -58,8 +58,8 @@ def _first_match(seen: BlockEntries, axis: Axis, kept: tuple[int, ...]) -> Diagn
     block = block_along(seen.block, axis)
     statistics = list(_statistics(seen, axis, kept))
 
-    def words(number: int, form: Form) -> tuple[str, str]:
-        name = form.text(statistics[number].name)
+    def words(statistic: Variable, form: Form) -> tuple[str, str]:
+        name = form.text(statistic.name)
         return f"{{}} {'/' if form.is_missing else '×'} {name}", form.interpretation(name)
 
     return first_match(seen, statistics, _FORMS, words, accuracy=_NEAR, where=f" in {_slice_words(block, kept)}")

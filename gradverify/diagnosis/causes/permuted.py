@@ -16,10 +16,9 @@ from gradverify.diagnosis.block.arrangement import (
     Arrangement,
     Moves,
     arrangements,
+    explaining,
     permutations,
-    plausible,
     rolls,
-    share_of_arrangement,
     shifts,
     transpositions,
     zero_filled_shifts,
@@ -75,8 +74,7 @@ def _is_mostly_vacated(seen: BlockEntries, arrangement: Arrangement) -> bool:
 def _first_match(cause: str, seen: BlockEntries, candidates: Iterator[Arrangement]) -> Diagnosis | None:
     if not _of_several_values(seen):  # then saved values may fit in some order
         candidates = (each for each in candidates if each.rows is None or each.columns is None)
-    fitting = plausible(seen, candidates)
-    return next(filter(None, (diagnosed(cause, each.text, share_of_arrangement(seen, each)) for each in fitting)), None)
+    return next((diagnosed(cause, each.text, share) for each, share in explaining(seen, candidates)), None)
 
 
 def _of_several_values(seen: BlockEntries) -> bool:
