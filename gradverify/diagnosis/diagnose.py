@@ -46,7 +46,7 @@ from gradverify.diagnosis.causes.single_elements import (
     single_elements,
 )
 from gradverify.diagnosis.causes.straight_through import straight_through
-from gradverify.diagnosis.causes.swapped import swapped_inputs, swapped_outputs
+from gradverify.diagnosis.causes.swapped import swapped_inputs, swapped_outputs, swapped_rows
 from gradverify.diagnosis.causes.symmetrised import symmetrised
 from gradverify.diagnosis.causes.wrong_axis import wrong_axis
 from gradverify.diagnosis.causes.wrong_branch import wrong_branch
@@ -79,6 +79,7 @@ CAUSES: tuple[Find, ...] = (
     sign_flip,
     swapped_inputs,
     swapped_outputs,
+    swapped_rows,
     detached,
     common_factor,
     mean_for_sum_by_line,

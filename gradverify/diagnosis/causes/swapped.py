@@ -18,36 +18,28 @@ SWAPPED_INPUTS, SWAPPED_OUTPUTS = "swapped-inputs", "swapped-outputs"
 
 def swapped_inputs(compared: ComparedBlock) -> Diagnosis | None:
     """Detect an input with the gradient of another one, which in turn has the gradient of a third or of the first."""
-    found = _swapped_with(compared, Axis.INPUT)
-    if found is None:
-        return None
-    name, other, share = found
-    text = f"analytic by {name} is numeric by {other}: the gradients are returned in the wrong order"
-    return diagnosed(SWAPPED_INPUTS, text, share)
+    text = "analytic by {0} is numeric by {1}: the gradients are returned in the wrong order"
+    return _swapped(compared, Axis.INPUT, SWAPPED_INPUTS, text)
 
 
 def swapped_outputs(compared: ComparedBlock) -> Diagnosis | None:
-    """Detect an output with the rows of another one, which has wrong rows in turn; or two with some rows exchanged."""
-    found = _swapped_with(compared, Axis.OUTPUT)
-    if found is None:
-        return _swapped_rows(compared) if isinstance(compared, BlockEntries) else None
-    name, other, share = found
-    text = f"analytic of {name} is numeric of {other}: the cotangents are taken in the wrong order"
-    return diagnosed(SWAPPED_OUTPUTS, text, share)
+    """Detect an output with the rows of another one, which has wrong rows in turn."""
+    text = "analytic of {0} is numeric of {1}: the cotangents are taken in the wrong order"
+    return _swapped(compared, Axis.OUTPUT, SWAPPED_OUTPUTS, text)
 
 
-def _swapped_rows(compared: BlockEntries) -> Diagnosis | None:
+def swapped_rows(seen: BlockEntries) -> Diagnosis | None:
     """Detect two outputs of equal shape with some rows exchanged between their blocks."""
-    of, wrt = compared.block.of, compared.block.wrt
-    for other in compared.block.outputs if of.step == 1 else ():
+    of, wrt = seen.block.of, seen.block.wrt
+    for other in seen.block.outputs if of.step == 1 else ():
         alike = other.tensor != of.tensor and (other.shape, other.step) == (of.shape, of.step)
-        there = compared.over(other, wrt) if alike else None
+        there = seen.over(other, wrt) if alike else None
         if there is None:
             continue
-        rows = compared.wrong.any(1) | there.wrong.any(1)
+        rows = seen.wrong.any(1) | there.wrong.any(1)
         here, elsewhere = (torch.arange(block.start, block.stop, device=rows.device) for block in (of, other))
         shares = (
-            compared.agrees(Pattern(rows=torch.where(rows, elsewhere, here))),
+            seen.agrees(Pattern(rows=torch.where(rows, elsewhere, here))),
             there.agrees(Pattern(rows=torch.where(rows, here, elsewhere))),
         )
         if None in shares:
@@ -61,8 +53,8 @@ def _swapped_rows(compared: BlockEntries) -> Diagnosis | None:
     return None
 
 
-def _swapped_with(compared: ComparedBlock, axis: Axis) -> tuple[str, str, float] | None:
-    """Return the names of the block's tensor and of its source, and the share of the error that this explains.
+def _swapped(compared: ComparedBlock, axis: Axis, cause: str, text: str) -> Diagnosis | None:
+    """Return the diagnosis of the block's tensor along an axis and its source, whose names are put in the text.
 
     Returns None if there is no source, or if that source has the right derivative.
     """
@@ -72,7 +64,7 @@ def _swapped_with(compared: ComparedBlock, axis: Axis) -> tuple[str, str, float]
     found = _source(compared, axis, own, tensors.values())
     if found is None or _source(compared, axis, found[0], tensors.values()) is None:
         return None
-    return own.name, found[0].name, found[1]
+    return diagnosed(cause, text.format(own.name, found[0].name), found[1])
 
 
 def _source(compared: ComparedBlock, axis: Axis, tensor: Block, tensors: Iterable[Block]) -> tuple[Block, float] | None:
