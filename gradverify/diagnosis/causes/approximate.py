@@ -34,17 +34,12 @@ def approximate(seen: BlockEntries) -> Diagnosis | None:
     tolerated = seen.tolerated_share * (nonzero - count)
     if small + tolerated < _MIN_SHARE * nonzero:
         return None
+    relative = float((error / size)[seen.wrong].max())
+    if math.isfinite(relative) and relative <= _MAX_RTOL:
+        accepted = f"`rtol: {rounded_up(relative)}`"
+    else:
+        accepted = f"`atol: {rounded_up(seen.largest_error)}`"
     text = f"{differ_text(count, nonzero, 'entries that are not zero')} and no pattern in them is known; the error is"
     text += f" at most {rounded_up(seen.largest_error / largest)} of the largest derivative,"
     text += " as where an iteration stops early or a small term is missing"
-    return Diagnosis(cause=APPROXIMATE, explanation=f"{text}; {_accepting_tolerance(seen)} accepts it", share=1.0)
-
-
-def _accepting_tolerance(seen: BlockEntries) -> str:
-    """Return the tolerance that accepts all wrong entries, in the syntax of a spec."""
-    claimed, numeric = seen.claimed[seen.wrong].abs(), seen.numeric[seen.wrong].abs()
-    error = (seen.claimed - seen.numeric)[seen.wrong].abs()
-    relative = float((error / torch.maximum(claimed, numeric)).max())
-    if math.isfinite(relative) and relative <= _MAX_RTOL:
-        return f"`rtol: {rounded_up(relative)}`"
-    return f"`atol: {rounded_up(seen.largest_error)}`"
+    return Diagnosis(cause=APPROXIMATE, explanation=f"{text}; {accepted} accepts it", share=1.0)

@@ -11,7 +11,7 @@ from gradverify.diagnosis.block.entries import BlockEntries
 from gradverify.diagnosis.block.relation import confined_to_region
 from gradverify.diagnosis.block.structure import Slices, all_slices
 from gradverify.diagnosis.naming.region import AxisMasks, Region, accepted_region, chance, regions
-from gradverify.diagnosis.naming.variables import VariableKind, scalars, variables
+from gradverify.diagnosis.naming.variables import VariableKind
 from gradverify.evidence import Diagnosis
 
 BOUNDARY_TILE = "boundary-tile"
@@ -29,12 +29,12 @@ def boundary_tile(seen: BlockEntries) -> Diagnosis | None:
 
 def regions_at_edges(group: AxisMasks) -> Iterator[Region]:
     """Yield the edges of the tensor, or of its tiles, that hold exactly the wrong coordinates, unless by chance."""
-    candidates, known = variables(group.evidence, group.axis), scalars(group.evidence)
+    candidates = group.variables
     own = [variable for variable in candidates if variable.kind is VariableKind.OWN]
-    one_sided = (region for region in regions(own, known, group.wrong, group.relevant) if region.one_sided)
+    one_sided = (region for region in regions(group, own) if region.one_sided)
     if accepted_region(one_sided, group.region_test) is not None:
         return  # a branch explains them better: values sorted along a dimension make both fit
-    if any(region.level for region in regions(candidates, known, group.wrong, group.relevant)):
+    if any(region.level for region in regions(group, candidates)):
         return  # so does one value that only the wrong coordinates have
     of_slices = (edges(slices) for slices in all_slices(group) for edges in (_periodic, _contiguous, _all_but_edge))
     for region in chain(chain.from_iterable(of_slices), _flat_tail(group)):

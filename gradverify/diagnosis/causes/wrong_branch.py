@@ -19,7 +19,7 @@ from gradverify.diagnosis.block.structure import (
 )
 from gradverify.diagnosis.causes.single_elements import is_confined_to_one_input
 from gradverify.diagnosis.naming.region import AxisMasks, Region, accepted_region, regions
-from gradverify.diagnosis.naming.variables import Axis, broadcast_along, is_sorted, scalars, variables
+from gradverify.diagnosis.naming.variables import Axis, broadcast_along, is_sorted
 from gradverify.evidence import Diagnosis
 
 WRONG_BRANCH = "wrong-branch"
@@ -43,11 +43,11 @@ def regions_by_value(group: AxisMasks) -> Iterator[Region]:
     values changed places are yielded. Positions are ignored in two cases: a triangle, a diagonal or a run of slices if
     a variable is sorted by position, and every second or third slice if the region is a single value.
     """
-    candidates = variables(group.evidence, group.axis)
+    candidates = group.variables
     by_place = is_triangle_or_diagonal(group) or is_consecutive(group)
     position_explains = by_place and not any(is_sorted(variable.values) for variable in candidates)
     in_step = is_every_second_or_third(group)
-    for region in regions(candidates, scalars(group.evidence), group.wrong, group.relevant):
+    for region in regions(group, candidates):
         by_position = position_explains or (in_step and not region.level)
         if region.coincidence <= _MAX_CHANCE and (not by_position or (group.region_test and group.region_test(region))):
             yield region

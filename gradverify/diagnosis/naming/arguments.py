@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradverify.core.model.coordinates import total
-from gradverify.diagnosis.naming.variables import input_and_output_values
+from gradverify.diagnosis.naming.variables import named_tensors
 from gradverify.evidence import WrongBlock
 
 _COMMON = (0.0, 0.5, 1.0, 2.0)  # magnitudes too common to be evidence for an argument
@@ -68,10 +67,6 @@ def _numbers(site: WrongBlock) -> Iterator[tuple[str, float]]:
     for entry in site.backward.problem.bound:
         if not isinstance(entry.value, Tensor):
             yield entry.name, entry.value
-        elif entry.value.numel() == 1 and not entry.value.is_complex():
-            yield entry.name, float(entry.value)
-    point, value = input_and_output_values(site)
-    for blocks, numbers in ((site.inputs, point), (site.outputs, value)):
-        for block in blocks:
-            if total(block.shape) == 1:
-                yield block.name, float(numbers[block.coordinates])
+    for name, tensor in named_tensors(site):
+        if tensor.numel() == 1:
+            yield name, float(tensor)

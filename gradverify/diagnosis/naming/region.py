@@ -65,6 +65,11 @@ class AxisMasks:
         return block_along(self.evidence, self.axis)
 
     @property
+    def variables(self) -> tuple[Variable, ...]:
+        """The finite variables along the axis, the most natural first."""
+        return variables(self.evidence, self.axis)
+
+    @property
     def count(self) -> str:
         """The number of wrong coordinates in words: "3 of 5 elements differ"."""
         noun = "elements" if self.axis is Axis.INPUT else "outputs"
@@ -75,12 +80,12 @@ class AxisMasks:
         return chance(families, int(self.relevant.sum()), int(self.wrong.sum()))
 
 
-def regions(found: Sequence[Variable], known: Sequence[float], wrong: Tensor, relevant: Tensor) -> Iterator[Region]:
-    """Yield the regions that separate `wrong` from the other `relevant` coordinates, the simplest first.
+def regions(group: AxisMasks, found: Sequence[Variable]) -> Iterator[Region]:
+    """Yield the regions of `found` variables that separate the wrong from the other relevant coordinates.
 
-    `found` are the variables along the axis, `known` the scalar arguments, `wrong` and `relevant` masks (k,).
+    The simplest come first.
     """
-    right = relevant & ~wrong
+    known, wrong, right = scalars(group.evidence), group.wrong, group.relevant & ~group.wrong
     if not bool(wrong.any()) or not bool(right.any()):
         return
     own, distances, others = (
@@ -251,8 +256,7 @@ def accepted_region(regions: Iterable[Region], follows: Follows | None) -> Regio
 
 def region_text(group: AxisMasks) -> str:
     """Return the text of the region that contains the wrong but no other relevant coordinates, "" if there is none."""
-    found = regions(variables(group.evidence, group.axis), scalars(group.evidence), group.wrong, group.relevant)
-    credible = (region for region in found if region.anchored or region.chance <= _CREDIBLE)
+    credible = (region for region in regions(group, group.variables) if region.anchored or region.chance <= _CREDIBLE)
     region = accepted_region(credible, group.region_test)
     return "" if region is None else region.text
 

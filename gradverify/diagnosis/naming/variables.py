@@ -63,7 +63,7 @@ class Variable:
 def tensors_along(evidence: WrongBlock, axis: Axis) -> Iterator[Variable]:
     """Yield every tensor that broadcasts along an axis; the axis' own output or input comes last."""
     block = block_along(evidence, axis)
-    for name, tensor in sorted(_tensors(evidence), key=lambda each: each[0] == block.name):
+    for name, tensor in sorted(named_tensors(evidence), key=lambda each: each[0] == block.name):
         for where, values in _broadcasts(tensor, block):
             yield Variable(name=name, axis=axis, values=values, where=where)
 
@@ -76,7 +76,7 @@ def differences(found: Sequence[Variable]) -> Iterator[Variable]:
             yield Variable(name=name, axis=first.axis, values=values)
 
 
-def _tensors(evidence: WrongBlock) -> Iterator[tuple[str, Tensor]]:
+def named_tensors(evidence: WrongBlock) -> Iterator[tuple[str, Tensor]]:
     """Yield the names and values, in float64, of the inputs, the outputs and the other tensor arguments."""
     point, value = input_and_output_values(evidence)
     for blocks, numbers in ((evidence.inputs, point), (evidence.outputs, value)):

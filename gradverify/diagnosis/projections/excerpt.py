@@ -98,9 +98,7 @@ def _cut(sums: LargeBlock, most: int) -> _Cut | None:
         return None
     scalar = math.prod(of.shape) == 1
     frame = sums.wrt if scalar else of
-    is_zero = not bool((sums.wrong_entries.numeric != 0).any())
-    is_step = sums.wrt.shape == of.shape and is_zero  # perturbation shows no links
-    links = [] if scalar or is_step else _links(sums)
+    links = [] if scalar else _links(sums)
     along = tuple(_corresponding(link, of.shape) for link in links) or tuple(
         tuple(range(len(shape))) if shape == frame.shape else (None,) * len(shape) for shape in shapes
     )
