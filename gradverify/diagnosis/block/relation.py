@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -23,8 +22,6 @@ from gradverify.diagnosis.naming.wording import diagnosed
 from gradverify.evidence import Diagnosis
 
 _SAME = 1e-6  # relative tolerance for values of one constant
-SAME_FACTOR = 1e-5  # relative tolerance of a factor, in addition to the error bars
-_SHARP = 1e-2  # largest relative error bar of an entry; with a larger one it agrees with too many factors
 _BY_CHANCE = 1e-3  # largest chance of a coincidence for a region in which no relation is known
 _TOLERATED = 0.5  # share of right entries that only the tolerance makes right; above it, the error fades out gradually
 
@@ -135,26 +132,3 @@ def factor_in_words(ratio: Ratio) -> tuple[float, str]:
         return math.copysign(known.value, ratio.value), f"{'-' if ratio.value < 0 else ''}{known.text} × numeric"
     factor = -1.0 if abs(ratio.value + 1.0) <= _SAME else ratio.value
     return factor, multiple_in_words(factor, "numeric")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ratios:
-    """Ratios at a sample of wrong and right entries that are measured well."""
-
-    rows: Tensor  # (k,)
-    columns: Tensor  # (k,)
-    values: Tensor  # (k,) claimed / numeric
-    tolerance: Tensor  # (k,) relative
-
-
-def ratios(entries: BlockEntries) -> Ratios:
-    """Return the ratios at the sampled entries that are neither zero nor badly measured.
-
-    The tolerance at a right entry includes the tolerance of the check.
-    """
-    rows, columns = (torch.cat(places) for places in zip(entries.sampled_wrong, entries.sampled_right, strict=True))
-    accuracy = entries.slack[rows, columns] / entries.numeric[rows, columns].abs()
-    chosen = ~entries.zero[rows, columns] & (accuracy <= _SHARP)
-    rows, columns, accuracy = rows[chosen], columns[chosen], accuracy[chosen]
-    values = entries.claimed[rows, columns] / entries.numeric[rows, columns]
-    return Ratios(rows=rows, columns=columns, values=values, tolerance=SAME_FACTOR + accuracy)

@@ -10,7 +10,7 @@ from gradverify.diagnosis.block.entries import BlockEntries, Pattern, explained
 from gradverify.diagnosis.naming.constants import common_value, number_text
 from gradverify.diagnosis.naming.region import AxisMasks, elements_text, region_text
 from gradverify.diagnosis.naming.variables import Axis
-from gradverify.diagnosis.naming.wording import share_text
+from gradverify.diagnosis.naming.wording import diagnosed
 from gradverify.diagnosis.projections.sums import ComparedBlock
 from gradverify.errors import EvaluationError
 from gradverify.evidence import Diagnosis, WrongBlock
@@ -28,20 +28,12 @@ def missing_cotangent(compared: ComparedBlock) -> Diagnosis | None:
     for by_column, form in ((unchanged, _REPLACED), (None, _ADDED)):
         share = compared.agrees(Pattern(by_column=by_column, constant=constant))
         if share is not None:
-            return _diagnosis(compared.block, constant, f"{form}{_scale_note(compared.block)}", share)
+            return _diagnosis(compared.block, constant, form, share)
     if not isinstance(compared, BlockEntries):
         return None
     in_wrong = torch.where(compared.wrong, compared.numeric + compared.in_rows(constant), compared.claimed)
     text = "analytic = numeric + what a cotangent of zeros is answered with, in every wrong entry"
     return explained(compared, in_wrong, MISSING_COTANGENT, f"{text}: a term does not depend on the cotangent")
-
-
-def _scale_note(site: WrongBlock) -> str:
-    """Return a note on the scale of the constant; "" if rows are computed with a cotangent of 1."""
-    cotangent = row_cotangent(site.backward)
-    if cotangent == 1.0:
-        return ""
-    return f" (asked with a cotangent of {cotangent:g}, it counts {1 / cotangent:g} times as much)"
 
 
 _REPLACED = "analytic = {} whatever the cotangent is"
@@ -58,12 +50,15 @@ def vjp_of_zero(site: WrongBlock) -> Tensor | None:
     return constant if usable else None
 
 
-def _diagnosis(site: WrongBlock, constant: Tensor, form: str, share: float) -> Diagnosis:
+def _diagnosis(site: WrongBlock, constant: Tensor, form: str, share: float) -> Diagnosis | None:
     """Return the diagnosis of a constant (n,) that replaces the gradient or is added to it, as `form` says."""
     nonzero = constant != 0
     group = AxisMasks(evidence=site, axis=Axis.INPUT, wrong=nonzero, relevant=torch.ones_like(nonzero))
     region, names = region_text(group), elements_text(group)
     location = f", where {region}" if region else f", at {names}" if names else ""
     value = common_value(constant[nonzero], _SAME)
-    text = form.format("a constant" if value is None else number_text(value)) + location
-    return Diagnosis(cause=MISSING_COTANGENT, explanation=text + share_text(share), share=share)
+    text = form.format("a constant" if value is None else number_text(value))
+    cotangent = row_cotangent(site.backward)
+    if cotangent != 1.0:
+        text += f" (asked with a cotangent of {cotangent:g}, it counts {1 / cotangent:g} times as much)"
+    return diagnosed(MISSING_COTANGENT, f"{text}{location}", share)

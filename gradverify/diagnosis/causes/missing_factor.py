@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gradverify.diagnosis.block.entries import BlockEntries, explained, explained_share
-from gradverify.diagnosis.block.relation import SAME_FACTOR, Ratios, multiple_in_words, ratios
+from gradverify.diagnosis.block.relation import multiple_in_words
 from gradverify.diagnosis.block.structure import axes_of, is_elementwise
 from gradverify.diagnosis.naming.constants import common_value, known_constant
 from gradverify.diagnosis.naming.variables import Axis, Variable, block_along, differences, tensors_along
@@ -24,6 +24,8 @@ _MIN_DISTINCT = 3  # distinct values of a factor: two could be the constants of 
 _MIN_ENTRIES = 4  # wrong entries, or distinct values of a tensor, that claims without a factor have to agree with
 _VARIATION = 0.01  # relative variation of the numeric entries that rules out a constant
 _EXACT = 1e-12  # relative: a product with one factor, up to float64 rounding
+_SAME_FACTOR = 1e-5  # relative tolerance of a factor, in addition to the error bars
+_SHARP = 1e-2  # largest relative error bar of an entry; with a larger one it agrees with too many factors
 _MAX_TENSORS = 5  # per axis, whose pairwise quotients are tried
 
 
@@ -115,7 +117,7 @@ def first_match(
     The `accuracy` of the factors is relative, beyond that of the entries. `where` is " in each row of x", "" for every
     entry. A positive constant comes before a negative one, since the negative of a factor may be another one.
     """
-    sample = ratios(seen)
+    sample = _ratios(seen)
     if not (tensors and len(sample.values) and _varies_enough(sample, sample.values)):
         return None
     places = {Axis.INPUT: sample.columns, Axis.OUTPUT: sample.rows}
@@ -133,7 +135,30 @@ def first_match(
     return None
 
 
-def _constants(sample: Ratios, factors: Tensor, accuracy: float) -> Iterator[tuple[int, int, float, str]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ratios:
+    """Ratios at a sample of wrong and right entries that are measured well."""
+
+    rows: Tensor  # (k,)
+    columns: Tensor  # (k,)
+    values: Tensor  # (k,) claimed / numeric
+    tolerance: Tensor  # (k,) relative
+
+
+def _ratios(seen: BlockEntries) -> _Ratios:
+    """Return the ratios at the sampled entries that are neither zero nor badly measured.
+
+    The tolerance at a right entry includes the tolerance of the check.
+    """
+    rows, columns = (torch.cat(places) for places in zip(seen.sampled_wrong, seen.sampled_right, strict=True))
+    accuracy = seen.slack[rows, columns] / seen.numeric[rows, columns].abs()
+    chosen = ~seen.zero[rows, columns] & (accuracy <= _SHARP)
+    rows, columns, accuracy = rows[chosen], columns[chosen], accuracy[chosen]
+    values = seen.claimed[rows, columns] / seen.numeric[rows, columns]
+    return _Ratios(rows=rows, columns=columns, values=values, tolerance=_SAME_FACTOR + accuracy)
+
+
+def _constants(sample: _Ratios, factors: Tensor, accuracy: float) -> Iterator[tuple[int, int, float, str]]:
     """Yield the place of each of the factors (f, t, k) with ratio = c·factor for a known constant c; c and its text."""
     quotients = sample.values / factors
     medians = quotients.median(dim=2, keepdim=True).values
@@ -149,7 +174,7 @@ def _constants(sample: Ratios, factors: Tensor, accuracy: float) -> Iterator[tup
                 yield form, number, math.copysign(known.value, median), f"{sign}{known.text} × "
 
 
-def _varies_enough(sample: Ratios, factor: Tensor) -> bool:
+def _varies_enough(sample: _Ratios, factor: Tensor) -> bool:
     """True if the factor (k,) has enough distinct values that agreement by chance is improbable."""
     ordered = factor.sort().values
     tolerance = float(sample.tolerance.median())
@@ -176,7 +201,7 @@ def _is_product_with(seen: BlockEntries, first: Variable, others: Sequence[Varia
     """
     quotient = seen.claimed / first.broadcast
     rests = (quotient, *(quotient / other.broadcast for other in others))
-    return any(common_value(rest[seen.sampled_wrong], SAME_FACTOR) is not None for rest in rests)
+    return any(common_value(rest[seen.sampled_wrong], _SAME_FACTOR) is not None for rest in rests)
 
 
 def _location(seen: BlockEntries, tensor: Variable) -> str:

@@ -7,10 +7,8 @@ from functools import partial
 from itertools import filterfalse
 
 import torch
-from torch import Tensor
 
 from gradverify.core.estimate.samples import BAR_FACTOR
-from gradverify.core.model.coordinates import Block
 from gradverify.diagnosis.block.arrangement import (
     ZERO_LINE,
     Arrangement,
@@ -26,7 +24,7 @@ from gradverify.diagnosis.block.arrangement import (
 from gradverify.diagnosis.block.entries import BlockEntries, Pattern, explained
 from gradverify.diagnosis.naming.wording import diagnosed
 from gradverify.diagnosis.projections.sums import RandomProjections, holds, transposed_sums
-from gradverify.evidence import Diagnosis
+from gradverify.evidence import Diagnosis, LargeBlock
 
 TRANSPOSED, SHIFTED, PERMUTED = "transposed", "shifted", "permuted"
 _TRANSPOSED = "analytic = numeric transposed: J·cotangent instead of cotangent·J"
@@ -96,13 +94,20 @@ def rearranged_in_sums(projections: RandomProjections) -> Diagnosis | None:
 
 def _first_in_sums(projections: RandomProjections, cause: str, candidates: Iterator[Arrangement]) -> Diagnosis | None:
     """Return the diagnosis of the first arrangement that fits the sampled columns and then the projections."""
-    of, wrt = projections.block.of, projections.block.wrt
-    for each in filter(partial(_fits_columns, projections), candidates):
-        pattern = Pattern(rows=_coordinates(of, each.rows), columns=_coordinates(wrt, each.columns))
-        share = projections.agrees(pattern)
-        if share is not None:
-            return diagnosed(cause, each.text, share)
-    return None
+    found = (
+        diagnosed(cause, each.text, projections.agrees(_pattern(projections.block, each)))
+        for each in filter(partial(_fits_columns, projections), candidates)
+    )
+    return next(filter(None, found), None)
+
+
+def _pattern(block: LargeBlock, arrangement: Arrangement) -> Pattern:
+    """Return the rows and columns of an arrangement as coordinates of all outputs and inputs."""
+    rows, columns = (
+        None if order is None else along.start + along.step * order
+        for along, order in ((block.of, arrangement.rows), (block.wrt, arrangement.columns))
+    )
+    return Pattern(rows=rows, columns=columns)
 
 
 def _fits_columns(projections: RandomProjections, arrangement: Arrangement) -> bool:
@@ -122,10 +127,6 @@ def _fits_columns(projections: RandomProjections, arrangement: Arrangement) -> b
         if bool(((claimed[:, at] - weights @ values).abs() > allowed).any()):
             return False
     return bool(wrong)
-
-
-def _coordinates(block: Block, order: Tensor | None) -> Tensor | None:
-    return None if order is None else block.start + block.step * order
 
 
 def _transposed_jacobian(projections: RandomProjections) -> Diagnosis | None:

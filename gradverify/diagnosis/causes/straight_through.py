@@ -6,8 +6,6 @@ A spec declares that with `surrogate`.
 
 from __future__ import annotations
 
-from itertools import product
-
 import torch
 from torch import Tensor
 
@@ -55,7 +53,7 @@ def _is_piecewise_constant(evidence: Evidence, wrong: Tensor) -> bool:
     size = point.abs().nan_to_num(0.0, 0.0, 0.0)
     length = torch.where(size > 0, size, 1.0).clamp(min=float(size.max()) or 1.0)
     nearby = [
-        point + distance * random_magnitudes(length, generator) for distance, _ in product(_DISTANCES, range(_REPEATS))
+        point + distance * random_magnitudes(length, generator) for distance in _DISTANCES for _ in range(_REPEATS)
     ]
     interpolated = [_interpolated(point, number % 2, generator) for number in range(_INTERPOLATIONS)]
     found, changed = [], []
