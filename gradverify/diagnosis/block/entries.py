@@ -23,8 +23,8 @@ MIN_SHARE = 0.99  # share of the squared error that a pattern has to explain
 _REPRODUCED = 0.9  # share of the affected entries that a pattern has to reproduce one by one
 _SPOILT = 0.01  # share of the affected entries that may be right, nonzero and contradicted by the pattern
 _RESEMBLES = 0.8  # share of the sampled wrong entries that a pattern has to reproduce
-_CLOSE = 1e-3  # of an entry's error, and of its size: largest residual of a pattern beyond the slack
-_CAP = 0.1  # of an entry's error: largest part attributed to measurement and rounding
+CLOSE = 1e-3  # of an error, and of the entry itself: largest residual of a pattern beyond the slack
+CAP = 0.1  # of an error: largest part attributed to measurement and rounding
 _ROUNDINGS = 10  # times eps of the dtype that backward computes in, and the claimed entry
 _COTANGENTS = 4  # random, of 32 bits each: even a Jacobian of zeros and ones returns numbers that narrow dtypes round
 _SAMPLES = 512  # entries in a sample, all of up to twice as many: a pattern has to fit them before all are compared
@@ -110,7 +110,7 @@ class BlockEntries:
     def shows_constant(self, constant: Tensor) -> bool:
         """True if `constant` (n,), added to every gradient, is a visible part of the error of a wrong entry."""
         error = (self.claimed - self.numeric).abs()
-        return bool((self.in_rows(constant).abs() > _CLOSE * error)[self.wrong].any())
+        return bool((self.in_rows(constant).abs() > CLOSE * error)[self.wrong].any())
 
     def random_vjps(self) -> Iterator[Tensor]:
         """Yield the vjps (n,) of random cotangents over the block, each when it is asked for."""
@@ -181,7 +181,7 @@ def explained_share(entries: BlockEntries, predicted: Tensor, scale: float = 1.0
         return None
     wrong, error = entries.wrong, (entries.claimed - entries.numeric).abs()
     slack = max(scale, 1.0) * entries.slack
-    slack = torch.where(wrong, torch.minimum(slack, _CAP * error), slack)
+    slack = torch.where(wrong, torch.minimum(slack, CAP * error), slack)
     residual = ((entries.claimed - predicted).abs() - slack).clamp_(min=0.0).masked_fill_(entries.left_out, 0.0)
     share = 1.0 - float(torch.linalg.vector_norm(residual / entries.largest_error)) ** 2 / entries.squared_error
     reproduced = int((wrong & (residual <= _permitted(error, entries.claimed, predicted))).sum())
@@ -241,7 +241,7 @@ def has_factor(entries: BlockEntries, inside: Tensor, factor: float) -> bool:
 
 def reproduces(predicted: Tensor, claimed: Tensor, error: Tensor, slack: Tensor) -> Tensor:
     """True where `predicted` differs from a wrong claim by little beyond the slack, which is capped by the error."""
-    slack = torch.minimum(slack, _CAP * error)
+    slack = torch.minimum(slack, CAP * error)
     return (claimed - predicted).abs() <= slack + _permitted(error, claimed, predicted)
 
 
@@ -251,7 +251,7 @@ def _permitted(error: Tensor, claimed: Tensor, predicted: Tensor) -> Tensor:
     The error alone is not enough: if the claim is almost zero, the error is the whole numeric entry, and every small
     prediction would fit.
     """
-    return _CLOSE * torch.minimum(error, torch.maximum(claimed.abs(), predicted.abs()))
+    return CLOSE * torch.minimum(error, torch.maximum(claimed.abs(), predicted.abs()))
 
 
 def _sum_rounding(matrix: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ from gradverify.core.estimate.samples import BAR_FACTOR, Estimate
 from gradverify.core.model.coordinates import Block, total, zero_outside
 from gradverify.core.model.magnitudes import all_set, any_set
 from gradverify.core.strategy.random_sums import TERM_ROUNDING, best_slope, random_vectors, sums_of_slopes
-from gradverify.diagnosis.block.entries import BlockEntries, Pattern, Ratio, typical_ratio
+from gradverify.diagnosis.block.entries import CAP, CLOSE, BlockEntries, Pattern, Ratio, typical_ratio
 from gradverify.diagnosis.block.relation import multiple_in_words
 from gradverify.diagnosis.naming.constants import common_value
 from gradverify.diagnosis.naming.variables import Axis, block_along
@@ -29,8 +29,6 @@ from gradverify.evidence import LargeBlock
 _COTANGENTS = 4  # of each of the two kinds of weights
 _TANGENTS = 5  # with inputs weighted by their length scales; one more direction is weighted by their influence
 _ROUNDINGS = 10  # eps of backward's dtype: rounding of a sum, of the root sum of squares of its terms
-_CLOSE = 1e-3  # of the usual error of a sum: a true pattern leaves less
-_CAP = 0.1  # of the usual error of a sum: the most that is put down to measurement errors
 _RANDOM = 16  # sampled columns, and rows, that are chosen at random
 _KNOWN = 8  # sampled columns, and rows, that are known to be wrong
 _SAME = 1e-6  # relative tolerance for multiples of the cotangent
@@ -92,7 +90,7 @@ class RandomProjections(BothSides):
 
     def shows_constant(self, constant: Tensor) -> bool:
         """True if `constant` (n,), added to every gradient, is a visible part of the errors."""
-        return any_set(self.along_directions(constant).abs() > _CLOSE * self.error_size)
+        return any_set(self.along_directions(constant).abs() > CLOSE * self.error_size)
 
     def random_vjps(self) -> Iterator[Tensor]:
         """Yield the vjps (n,) of the cotangents."""
@@ -208,8 +206,8 @@ def holds(sketch: RandomProjections, found: Estimate, claimed: Tensor | None = N
     """
     sums = sketch.claimed[:, along] if claimed is None else claimed
     rounding, error_size = sketch.rounding[:, along], sketch.error_size[:, along]
-    slack = torch.minimum(BAR_FACTOR * found.bar + rounding, _CAP * error_size)
-    return all_set((sums - found.value).abs() <= slack + _CLOSE * error_size)
+    slack = torch.minimum(BAR_FACTOR * found.bar + rounding, CAP * error_size)
+    return all_set((sums - found.value).abs() <= slack + CLOSE * error_size)
 
 
 @dataclass(frozen=True, kw_only=True)
