@@ -89,15 +89,17 @@ def with_size(case: Case, dimension: Dimension, size: int, tools: Tools) -> Case
 
 
 def resized(case: Case, path: str, shape: tuple[int, ...], tools: Tools) -> Case:
-    """Return the case with a tensor of another shape."""
+    """Return the case with a tensor of another shape; names of sizes stay with the last dimensions."""
     if math.prod(shape) > _MOST_ENTRIES:
         raise ValueError(f"{path} would have more than {_MOST_ENTRIES:,} entries")
     given = tensor_inputs(case)[path]
-    if isinstance(given.origin, _DRAWN):
-        return with_input(case, path, replace(given, shape=shape))
     if isinstance(given.origin, DataFile | Factory) and given.constraint is not None:
         raise ValueError(f"{path} comes from elsewhere, with a constraint")
-    return with_input(case, path, described(_refilled(tensor_at(case, path, tools), shape, path), given))
+    sizes = None if given.sizes is None else _still_named(given.sizes, shape, case.dims)
+    if isinstance(given.origin, _DRAWN):
+        return with_input(case, path, replace(given, shape=shape, sizes=sizes))
+    changed = described(_refilled(tensor_at(case, path, tools), shape, path), given)
+    return with_input(case, path, changed if sizes is None else replace(changed, shape=shape, sizes=sizes))
 
 
 def _tied(size: int, places: list[Place]) -> Dimension:
@@ -110,12 +112,25 @@ def _with_named(case: Case, dims: Mapping[str, int], tools: Tools) -> Case:
     case = replace(case, dims=dict(dims))
     for path, given in tensor_inputs(case).items():
         if given.sizes is not None:
-            changed = resized(case, path, evaluated(given.sizes, dims), tools)
-            case = with_input(changed, path, replace(tensor_inputs(changed)[path], sizes=given.sizes))
+            case = resized(case, path, evaluated(given.sizes, dims), tools)
     for name, given_size in case.inputs.items():
         if isinstance(given_size, SizeArgument) and given_size.sizes is not None:
             case = with_input(case, name, replace(given_size, size=evaluated(given_size.sizes, dims)))
     return case
+
+
+def _still_named(
+    sizes: tuple[int | str, ...], shape: tuple[int, ...], dims: Mapping[str, int]
+) -> tuple[int | str, ...] | None:
+    """Return a shape with the names in `sizes`, its last dimension first, where they stand for what is there.
+
+    None if no name is left.
+    """
+    new = len(shape) - len(sizes)
+    padded = (*shape[: max(0, new)], *sizes[max(0, -new) :])
+    now = evaluated(padded, dims)
+    found = tuple(name if size == is_now else size for name, size, is_now in zip(padded, shape, now, strict=True))
+    return found if any(isinstance(size, str) for size in found) else None
 
 
 def evaluated(sizes: tuple[int | str, ...], dims: Mapping[str, int]) -> tuple[int, ...]:

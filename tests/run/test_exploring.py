@@ -13,7 +13,17 @@ from typing import Any
 
 import pytest
 
-from gradverify.case import Case, ExploreRules, Exploring, Literal, Normal, TensorInput
+from gradverify.case import (
+    Case,
+    ExploreRules,
+    Exploring,
+    Literal,
+    Normal,
+    Origin,
+    SizeRange,
+    TensorInput,
+    Values,
+)
 from gradverify.cli.save import save_found
 from gradverify.report.to_json import from_json, to_json
 from gradverify.result import CaseResult, CheckResult, Exploration, Finding, Grade, Report, Verdict
@@ -95,6 +105,20 @@ def test_a_case_that_fails_as_written_is_not_explored(engine: Engine) -> None:
     result, found = explored(case("WrongCube", explore=ExploreRules(budget=5)), engine)
     assert (result.verdict, found.tries) == (Verdict.FAIL, 0)
     assert found.message == "the inputs as written fail"
+
+
+@pytest.mark.parametrize("origin", [Normal(), Values(values=[[0.5, -1.0], [2.0, 0.1], [-0.3, 1.2], [0.7, 0.4]])])
+def test_names_of_sizes_stay_with_a_tensor_that_gets_a_leading_dimension(origin: Origin, engine: Engine) -> None:
+    x = TensorInput(origin=origin, shape=(4, 2), sizes=("n", "2 * m"))
+    w = TensorInput(origin=Normal(), shape=(2, 3), sizes=("2 * m", "k"))
+    rules = ExploreRules(budget=60, sizes={"n": SizeRange(low=2, multiple_of=2)})
+    wanted = case("Product", "pooled.py", inputs={"x": x, "w": w}, dims={"n": 4, "m": 1, "k": 3}, explore=rules)
+    result, found = explored(wanted, engine)
+    first = found.failures[0]
+    assert result.verdict is Verdict.FAIL and codes_of(first.checks) == {"GV101"}
+    assert first.changes == ("x: shape [2, 2, 2] (was [4, 2])", "w: shape [2, 1] (was [2, 3])")
+    assert "dims: {n: 2, m: 1, k: 1}\n" in first.spec
+    assert "shape: [2, n, 2 * m]" in first.spec and "shape: [2 * m, k]" in first.spec
 
 
 def test_trying_is_told_once_after_the_start(engine: Engine) -> None:

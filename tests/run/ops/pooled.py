@@ -98,3 +98,18 @@ class Branches(Pool):
         if size == 3:
             x = x * 1.0
         return Pool.forward(ctx, x, size, stride)
+
+
+class Product(torch.autograd.Function):
+    """A matrix product whose backward by w takes the first of several matrices where it should sum."""
+
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.save_for_backward(x, w)
+        return x @ w
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, w = ctx.saved_tensors
+        by_w = x.mT @ grad
+        return grad @ w.mT, by_w[0] if by_w.ndim == 3 else by_w
