@@ -209,18 +209,19 @@ class Discovery:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Exploration:
-    """What changing the inputs of a case found. True if nothing of it fails the case."""
+    """What changing the inputs of a case found. True if the search ended by itself and found no failure."""
 
     tries: int  # legal ones: forward ran, and its outputs were finite
     budget: int  # the most legal tries
     discoveries: tuple[Discovery, ...] = ()
     lost: tuple[str, ...] = ()  # tries that crashed or hung, one phrase each
     uncovered: tuple[Uncovered, ...] = ()  # at the inputs written and at all tries
-    message: str = ""  # why nothing was tried, or why a check was left out
+    message: str = ""  # why nothing was tried, why a check was left out, or what ended the search
     strict: bool = False  # extremes fail the case too
+    broken: bool = field(default=False, metadata=LATER)  # gradverify itself raised, which ended the search
 
     def __bool__(self) -> bool:
-        return not self.failing
+        return not self.failing and not self.broken
 
     def __repr__(self) -> str:
         counts = [("try", "tries", self.tries)]

@@ -58,5 +58,10 @@ def present(report: Report, look: Look) -> None:
 
 
 def exit_code(report: Report) -> ExitCode:
-    """Return the exit code for this report: UNEXPECTED if a case is not as expected or a shard is missing."""
+    """Return the exit code for this report: UNEXPECTED if a case is not as expected or a shard is missing.
+
+    DEFECT if gradverify itself raised while it changed the inputs of a case.
+    """
+    if any(case.explored is not None and case.explored.broken for case in report.cases):
+        return ExitCode.DEFECT
     return ExitCode.UNEXPECTED if report.summary.unexpected or missing_text(report) else ExitCode.OK

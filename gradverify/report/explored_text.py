@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from gradverify.problem import found_at
-from gradverify.report.lines import BAD, DIM, GOOD, HEAD, Line, indented, line, span
+from gradverify.report.lines import DIM, HEAD, Line, indented, line, span
 from gradverify.report.safe import fold, safe, shortened
 from gradverify.report.screen import Detail, Glyphs, Screen, narrowed
-from gradverify.report.words import counted
+from gradverify.report.words import badge_of, counted
 from gradverify.result import CaseResult, CheckResult, Discovery, Exploration, Grade, Verdict
 
 CheckLines = Callable[[CheckResult, Screen], list[Line]]
@@ -20,16 +20,16 @@ _UNWRITTEN = "not written as a spec: YAML has no word for one of its inputs"
 
 
 def explored_verdict(explored: Exploration) -> Verdict:
-    """Return fail if the case fails by what was found, skip if nothing was tried."""
-    return Verdict.FAIL if not explored else Verdict.PASS if explored.tries else Verdict.SKIP
+    """Return fail if the case fails by what was found, error if gradverify raised, skip if nothing was tried."""
+    if not explored:
+        return Verdict.FAIL if explored.failing else Verdict.ERROR
+    return Verdict.PASS if explored.tries else Verdict.SKIP
 
 
 def tries_part(explored: Exploration, glyphs: Glyphs) -> Line:
     """Return the sign and the number of tries that stand beside a case's checks."""
-    sign, style = (glyphs.tick, GOOD) if explored else (glyphs.cross, BAD)
-    if not explored.tries:
-        sign, style = "-", DIM
-    return line(span(sign, style), " explore", span(f" {_tries(explored.tries)}", DIM))
+    badge = badge_of(explored_verdict(explored), glyphs)
+    return line(span(badge.symbol, badge.style), " explore", span(f" {_tries(explored.tries)}", DIM))
 
 
 def discovery_lines(case: CaseResult, found: Discovery, screen: Screen, most: int, checks: CheckLines) -> list[Line]:
@@ -65,10 +65,11 @@ def also_text(found: Discovery) -> str:
 
 def explored_counts(explored: Exploration) -> str:
     """Return "120 tries with other inputs, 1 failure, 2 questions" and what was left out, or why nothing was tried."""
-    if explored.message and not explored.tries:
-        return f"nothing was tried: {explored.message}"
+    message = "broken off" if explored.broken else explored.message  # the case says by what
+    if message and not explored.tries:
+        return f"nothing was tried: {message}"
     counts = ", ".join([f"{_tries(explored.tries)} with other inputs", *_found([explored])])
-    return f"{counts}; {explored.message}" if explored.message else counts
+    return f"{counts}; {message}" if message else counts
 
 
 def remarks(explored: Exploration) -> list[str]:

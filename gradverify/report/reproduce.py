@@ -38,7 +38,7 @@ def check_command(words: Sequence[str]) -> str:
 
 def _is_found_elsewhere(case: CaseResult) -> bool:
     """True if there is something to see at other inputs than those written."""
-    return case.explored is not None and bool(case.explored.discoveries)
+    return case.explored is not None and bool(case.explored.discoveries or case.explored.broken)
 
 
 def _strict(case: CaseResult) -> list[str]:

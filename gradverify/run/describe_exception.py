@@ -48,6 +48,13 @@ def _user_line(error: BaseException) -> str:
     return ""
 
 
+def own_line(error: BaseException) -> str:
+    """Return the innermost line of gradverify's own code as `gradverify/file.py:12`, "" if there is none."""
+    lines = [(Path(frame.f_code.co_filename), line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    own = [(file.resolve().relative_to(_OURS.parent), line) for file, line in lines if is_own_file(str(file))]
+    return f"{own[-1][0].as_posix()}:{own[-1][1]}" if own else ""
+
+
 def is_user_file(file: str) -> bool:
     """True if a file is not part of gradverify, of an installed package or of the standard library."""
     if not Path(file).is_absolute() or f"{os.sep}site-packages{os.sep}" in file:

@@ -34,14 +34,17 @@ def case_result(
 
 
 def _with_exploration(case: Case, result: CaseResult, explored: Exploration) -> CaseResult:
-    """Return the result with what was found at other inputs; a failure there is one of the case."""
+    """Return the result with what was found at other inputs; a failure there is one of the case.
+
+    So is an error if gradverify itself raised.
+    """
     explored = replace(explored, strict=case.exploring is not None and case.exploring.strict)
-    found = explored.failing
-    if not found:
+    if explored:
         return replace(result, explored=explored)
-    return replace(
-        result, explored=explored, verdict=Verdict.FAIL, as_expected=False, message=found_at(found[0], explored)
-    )
+    said = [found_at(found, explored) for found in explored.failing[:1]]
+    said += [explored.message] if explored.broken else []
+    verdict = Verdict.FAIL if explored.failing else Verdict.ERROR
+    return replace(result, explored=explored, verdict=verdict, as_expected=False, message="; ".join(said))
 
 
 def could_not_run(

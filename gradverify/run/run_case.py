@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from gradverify.case import Absence, Case, ListInput, Literal, TensorInput, Trying, Values
+from gradverify.case import Absence, Case, Exploring, ListInput, Literal, TensorInput, Trying, Values
 from gradverify.core.model.problem import Problem
 from gradverify.deadline import Deadline
 from gradverify.errors import InputError, what_is_lacking
@@ -15,7 +15,7 @@ from gradverify.problem import ran_out_of_time
 from gradverify.result import CaseResult, CheckResult, Exploration, Source, Verdict, worst
 from gradverify.run.arguments import seed_everything
 from gradverify.run.build import build
-from gradverify.run.describe_exception import describe
+from gradverify.run.describe_exception import describe, own_line
 from gradverify.run.devices import tf32_switched, why_unavailable
 from gradverify.run.exercised import not_exercised
 from gradverify.run.load import LoadError, find, load
@@ -120,10 +120,26 @@ def _explored(
         why = f"the inputs as written {'fail' if verdict is Verdict.FAIL else 'could not be judged'}"
         return Exploration(tries=0, budget=request.budget, message=why)
 
+    begun: list[Trying] = []
+
     def on_try(trying: Trying) -> None:
+        begun[:] = [trying]
         on_progress(Progress(checks=checks, trying=trying))
 
-    return _import_exploring()(case, target, reference, request, on_try)
+    try:
+        return _import_exploring()(case, target, reference, request, on_try)
+    except Exception as error:  # none of user code: that one is a discovery, or makes a try illegal
+        if is_out_of_memory(error):
+            raise
+        return _broken_off(error, request, begun[-1] if begun else request.after)
+
+
+def _broken_off(error: Exception, request: Exploring, trying: Trying | None) -> Exploration:
+    """Return what a search had found that a defect of gradverify ended."""
+    found = Exploration(tries=0, budget=request.budget) if trying is None else trying.so_far
+    when = "before the first try" if trying is None else f"at the try `{trying.phrase}`"
+    raised = f"gradverify itself raised {describe(error)} in {own_line(error)} {when}"
+    return replace(found, message=f"{raised}: a defect, please report it", broken=True)
 
 
 def _import_exploring() -> Callable[..., Exploration]:

@@ -33,6 +33,19 @@ def test_exit_codes_are_those_of_run(fake, call) -> None:
     assert call("explore", "a.yaml").exit_code == 130
 
 
+def test_a_defect_of_the_search_is_3_and_keeps_what_was_found(fake, call) -> None:
+    message = "gradverify itself raised IndexError: tuple index out of range in gradverify/exploration/dims.py:65"
+    for found, word in ((failure(),), "FAIL"), ((question(),), "error"), ((), "error"):
+        fake.results = [explored(*found, message=message, broken=True)]
+        done = call("explore", "a.yaml")
+        assert done.exit_code == 3
+        text = " ".join(done.stdout.split())
+        assert f"{word} pool/Pool/cpu-float64" in text
+        assert text.count(message) == 1
+        assert "reproduce: gradverify explore specs/pool.yaml -k 'pool/Pool/cpu-float64'" in text
+        assert ("found at try 9 of 120" in text) is (found == (failure(),))
+
+
 def test_explore_and_run_make_the_same_request(fake, call) -> None:
     fake.results = [case()]
     options = ["--budget", "20", "--strict", "--save", "found", "--seed", "3", "-j", "2"]

@@ -58,10 +58,14 @@ def exploration(*discoveries: Discovery, **changes: Any) -> Exploration:
 
 def explored(*discoveries: Discovery, **changes: Any) -> CaseResult:
     """Return a case of which other inputs were tried, with the verdict that the runner gives it."""
-    about = {key: changes.pop(key) for key in ("tries", "lost", "uncovered", "message", "strict") if key in changes}
+    about = {
+        key: changes.pop(key) for key in ("tries", "lost", "uncovered", "message", "strict", "broken") if key in changes
+    }
     found = exploration(*discoveries, **about)
     values: dict[str, Any] = {"spec": "specs/pool.yaml", "function": "ops.py:Pool", "explored": found}
     if not found:
-        told = found_at(found.failing[0], found)
-        values |= {"verdict": Verdict.FAIL, "as_expected": False, "message": told}
+        told = [found_at(found.failing[0], found)] if found.failing else []
+        told += [found.message] if found.broken else []
+        verdict = Verdict.FAIL if found.failing else Verdict.ERROR
+        values |= {"verdict": verdict, "as_expected": False, "message": "; ".join(told)}
     return case("pool/Pool/cpu-float64", **(values | changes))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -25,6 +26,10 @@ from gradverify.case import (
     Values,
 )
 from gradverify.cli.save import save_found
+from gradverify.exploration import search
+from gradverify.exploration.attempt import Attempt
+from gradverify.exploration.change import Base
+from gradverify.report.reproduce import reproduce_command
 from gradverify.report.to_json import from_json, to_json
 from gradverify.result import CaseResult, CheckResult, Exploration, Finding, Grade, Report, Verdict
 from gradverify.run.no_answer import lost_case
@@ -119,6 +124,31 @@ def test_names_of_sizes_stay_with_a_tensor_that_gets_a_leading_dimension(origin:
     assert first.changes == ("x: shape [2, 2, 2] (was [4, 2])", "w: shape [2, 1] (was [2, 3])")
     assert "dims: {n: 2, m: 1, k: 1}\n" in first.spec
     assert "shape: [2, n, 2 * m]" in first.spec and "shape: [2 * m, k]" in first.spec
+
+
+@pytest.mark.parametrize("name", ["Pool", "RightPool"])
+def test_what_was_found_before_a_defect_of_the_search_is_kept(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = search.attempt
+
+    def defective(base: Base, found: Case, mapped: tuple[str, ...] = ()) -> Attempt:
+        if found.inputs["stride"] == Literal(value=3):
+            raise IndexError("tuple index out of range")
+        return tried(base, found, mapped)
+
+    monkeypatch.setattr(search, "attempt", defective)
+    result = run_case(pooled(name, exploring=Exploring()))
+    found = result.explored
+    assert [check.verdict for check in result.checks] == [Verdict.PASS]
+    assert found is not None and found.broken and 0 < found.tries < BUDGET
+    assert [bool(found), result.as_expected] == [False, False]
+    assert result.verdict is (Verdict.FAIL if found.failures else Verdict.ERROR)
+    assert bool(found.failures) is (name == "Pool")
+    assert re.search(
+        r"gradverify itself raised IndexError: tuple index out of range .*in gradverify/exploration/search\.py:\d+"
+        r" at the try `stride: 3 \(was 2\)`",
+        result.message,
+    )
+    assert reproduce_command(result).startswith("gradverify explore ")
 
 
 def test_trying_is_told_once_after_the_start(engine: Engine) -> None:
