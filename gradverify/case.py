@@ -80,6 +80,12 @@ class Uniform:
     low: float
     high: float
 
+    @classmethod
+    def around(cls, constant: float) -> Uniform:
+        """Return the distribution of numbers of the sign and the size of a constant; from -0.5 to 0.5 around zero."""
+        low, high = sorted((constant / 2, 1.5 * constant)) if constant else (-0.5, 0.5)
+        return cls(low=low, high=high)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Integers:

@@ -278,6 +278,7 @@ class CaseResult:
     rerun: tuple[str, ...] = field(default=(), metadata=LATER)  # options of its run that the command to repeat it needs
     uncovered: tuple[Uncovered, ...] = field(default=(), metadata=LATER)  # not exercised by the case's inputs
     explored: Exploration | None = field(default=None, metadata=LATER)  # None where the inputs were not changed
+    note: str = field(default="", metadata=LATER)  # how the point differs from what the spec or the caller says
     draft: bool = field(default=False, metadata=LATER)  # it was skipped because its spec says that it is a draft
 
     def __bool__(self) -> bool:

@@ -21,9 +21,10 @@ from gradverify.paths import shown_from_here
 from gradverify.report.notebook import case_html, case_text
 from gradverify.result import CaseResult, Verdict, worst
 from gradverify.run.call import Call, arrange
+from gradverify.run.constant_parameters import drawn_around
 from gradverify.run.devices import tf32_switched
 from gradverify.run.exercised import not_exercised
-from gradverify.run.module import as_function, has_plain_parameters
+from gradverify.run.module import as_function, has_plain_parameters, own_parameters
 from gradverify.run.on_cpu import moved_to_cpu
 from gradverify.run.reference import with_parameters, with_reference
 from gradverify.run.run_checks import run_checks
@@ -75,8 +76,10 @@ def verify(
     shapes: tensors that require grad are differentiated, everything else is passed on, and none of them is touched.
     `kwargs` are forward's keyword arguments, treated in the same way; tensors in them are called by their keyword.
     `Function.apply` takes no keyword arguments: those of a Function class are passed by their position in forward.
-    Of a `torch.nn.Module`, as it is, the parameters that require grad are differentiated too, by their own names,
-    unless it is a script or has parameters that are not there yet.
+    Of a `torch.nn.Module`, the parameters that require grad are differentiated too, by their own names, unless it is a
+    script or has parameters that are not there yet. Where all entries of one have the same value, as a weight of ones
+    has, it is judged at random values around that one, since a gradient that leaves it out is right there; `note` of
+    the result says so. The module itself is never changed.
 
     `reference` is plain, differentiable code for the same outputs. It is called with the same arguments, in float64 if
     it is compared with; of a module, a reference that is a module has parameters of the same names, and any other takes
@@ -107,9 +110,10 @@ def verify(
     require(function, inputs, checks)
     settings = _settings(rtol, atol, seed, torch_gradcheck)
     deadline = _deadline(timeout)
-    problem = replace(_problem(function, tuple(inputs), names, _keywords(kwargs), reference), deadline=deadline)
+    problem = _problem(function, tuple(inputs), names, _keywords(kwargs), reference, seed)
+    problem = replace(problem, deadline=deadline)
     if checks is not None and parity.NAME in checks:
-        problem = replace(problem, on_cpu=_on_cpu(function, tuple(inputs), names, _keywords(kwargs)))
+        problem = replace(problem, on_cpu=_on_cpu(function, tuple(inputs), names, _keywords(kwargs), seed))
     dtype = _common(str(primal.tensor.dtype).removeprefix("torch.") for primal in problem.primals)
     asked = default_checks(has_reference=reference is not None, dtype=dtype) if checks is None else tuple(checks)
     with restored_generators(gpus_of(problem)), tf32_switched(on=settings.tf32), shown_from_here(), unobserved():
@@ -136,6 +140,7 @@ def verify(
         checks=results,
         measured=measured,
         uncovered=uncovered,
+        note=problem.note,
     )
 
 
@@ -251,36 +256,43 @@ def _problem(
     names: Sequence[str] | None,
     kwargs: Mapping[str, Any],
     reference: Callable[..., Any] | type[torch.autograd.Function] | None,
+    seed: int,
 ) -> Problem:
     called = names_of(function, inputs, names)
     given = Call(names=called, args=inputs, kwargs=kwargs)
-    applied, call, name = _applied(function, given)
+    applied, call, name, note = _applied(function, given, seed)
     _refuse_shared_parameters(call)
-    problem = bind(applied, call.args, names=call.names, kwargs=call.kwargs, name=name)
+    problem = replace(bind(applied, call.args, names=call.names, kwargs=call.kwargs, name=name), note=note)
     if reference is None:
         return problem
     if not callable(reference) or (isinstance(reference, type) and issubclass(reference, torch.nn.Module)):
         raise TypeError(f"reference: expected a callable or a module, found {reference!r}")
     parameters = dict(zip(call.names[len(inputs) :], call.args[len(inputs) :], strict=True))
     try:
-        return _with_reference(problem, reference, given, parameters if _is_module(function) else {})
+        return _with_reference(problem, reference, given, parameters if _is_module(function) else {}, seed)
     except InputError as error:
         raise TypeError(f"reference: {error}") from error
 
 
-def _on_cpu(function: Any, inputs: tuple[Any, ...], names: Sequence[str] | None, kwargs: Mapping[str, Any]) -> Problem:
+def _on_cpu(
+    function: Any, inputs: tuple[Any, ...], names: Sequence[str] | None, kwargs: Mapping[str, Any], seed: int
+) -> Problem:
     """Return the problem with its inputs and parameters on the CPU."""
-    return _problem(moved_to_cpu(function), moved_to_cpu(inputs), names, moved_to_cpu(dict(kwargs)), None)
+    return _problem(moved_to_cpu(function), moved_to_cpu(inputs), names, moved_to_cpu(dict(kwargs)), None, seed)
 
 
-def _applied(function: Any, given: Call) -> tuple[Callable[..., Any], Call, str]:
-    """Return a function as it is called, its call with a module's parameters after the inputs, and its name."""
+def _applied(function: Any, given: Call, seed: int) -> tuple[Callable[..., Any], Call, str, str]:
+    """Return a function as it is called, its call with a module's parameters after the inputs, its name, and the note.
+
+    Parameters that hold one value are drawn around it.
+    """
     if isinstance(function, type) and issubclass(function, torch.autograd.Function):
-        return function.apply, _by_position(function, given), function.__name__
+        return function.apply, _by_position(function, given), function.__name__, ""
     if _is_module(function):
-        applied, call = as_function(function, given)
-        return applied, call, type(function).__name__
-    return function, given, ""
+        parameters, note = drawn_around(own_parameters(function), key="verify", seed=seed)
+        applied, call = as_function(function, given, parameters)
+        return applied, call, type(function).__name__, note
+    return function, given, "", ""
 
 
 def _refuse_shared_parameters(call: Call) -> None:
@@ -298,9 +310,9 @@ def _refuse_shared_parameters(call: Call) -> None:
                 )
 
 
-def _with_reference(problem: Problem, reference: Any, given: Call, parameters: Mapping[str, Any]) -> Problem:
+def _with_reference(problem: Problem, reference: Any, given: Call, parameters: Mapping[str, Any], seed: int) -> Problem:
     """Return the problem with its reference; raises InputError if their parameters differ."""
-    applied, call, name = _applied(reference, given)
+    applied, call, name, _ = _applied(reference, given, seed)
     if _is_module(reference):
         call = with_parameters(call, len(given.args), parameters)
     elif parameters:

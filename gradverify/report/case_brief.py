@@ -44,7 +44,7 @@ def case_brief(case: CaseResult, screen: Screen) -> list[Line]:
     problems = said_once(problem for check in case.checks for problem in problems_of_check(check))
     heads = _worst_of_each_check(problems)
     parts = [_message(case, inner), *_failed(case, heads, problems, inner), *_discovered(case, inner)]
-    rows = [_origin(case, inner), *(row for part in parts for row in part.rows)]
+    rows = [_origin(case, inner), *_note(case, inner), *(row for part in parts for row in part.rows)]
     rows += _more(case, parts, len(problems) - len(heads[:_CHECKS]), inner)
     command = reproduce_command(case)
     rows += command_lines("reproduce:", command, inner.width) if command else []
@@ -103,6 +103,11 @@ def _origin(case: CaseResult, screen: Screen) -> Line:
     texts = [", ".join(filter(None, parts)) for parts in ((places, function, source), (places, source))]
     text = next((text for text in texts if cells(text) <= screen.width), source or places)
     return line(span(safe(text), DIM)) if text else EMPTY
+
+
+def _note(case: CaseResult, screen: Screen) -> list[Line]:
+    kept, _ = _limited(fold(safe(case.note), screen.width), _SENTENCE, screen) if case.note else ((), False)
+    return [line(span(row, DIM)) for row in kept]
 
 
 def _message(case: CaseResult, screen: Screen) -> _Part:

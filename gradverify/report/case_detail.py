@@ -94,9 +94,9 @@ def explored_parts(case: CaseResult, screen: Screen, options: DetailOptions) -> 
 
 
 def origin_lines(case: CaseResult, width: int) -> list[Line]:
-    """Return where a case stands, what it is about, and where its backward is."""
+    """Return where a case stands, what it is about, where its backward is, and the note about the point."""
     places = ", ".join(filter(None, origin_parts(case)))
-    return [line(span(row, DIM)) for row in fold(places, width)] if places else []
+    return [line(span(row, DIM)) for text in (places, case.note) if text for row in fold(safe(text), width)]
 
 
 def origin_parts(case: CaseResult) -> tuple[str, str, str]:

@@ -15,7 +15,8 @@ from gradverify.core.model.problem import Problem, Projection, bind, fresh, name
 from gradverify.errors import InputError
 from gradverify.run.arguments import make_argument, seed_everything
 from gradverify.run.call import arrange
-from gradverify.run.module import as_function, has_plain_parameters, instance_of
+from gradverify.run.constant_parameters import drawn_around
+from gradverify.run.module import as_function, has_plain_parameters, instance_of, own_parameters
 from gradverify.run.reference import reference_call, with_reference
 from gradverify.run.signature import forward_parameters, kind_of
 from gradverify.sampling.seeding import derived_seed
@@ -42,10 +43,12 @@ def _on_device_of(case: Case, target: Any, reference: Any) -> Problem:
     call = arrange({argument.name: argument.value for argument in made}, forward_parameters(target), kind)
     function: Callable[..., Any] = target.apply if kind is TargetKind.FUNCTION else target
     parameters: dict[str, Tensor] = {}
+    note = ""
     module = instance_of(target, case) if kind is TargetKind.MODULE else target
     if isinstance(module, torch.nn.Module) and has_plain_parameters(module):
         inputs = len(call.args)
-        function, call = as_function(module, call)
+        own, note = drawn_around(own_parameters(module), key=case.draw_key, seed=case.seed)
+        function, call = as_function(module, call, own)
         parameters = dict(zip(call.names[inputs:], call.args[inputs:], strict=True))
     projections: dict[str, Projection] = {}
     for argument in made:
@@ -60,6 +63,7 @@ def _on_device_of(case: Case, target: Any, reference: Any) -> Problem:
         seed=derived_seed(case.draw_key, case.seed, "forward") if case.stochastic else None,
         name=case.target.name,
     )
+    problem = replace(problem, note=note)
     _require_outputs(case, problem)
     if reference is None or case.reference is None:
         return problem

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -24,14 +24,20 @@ def has_plain_parameters(module: torch.nn.Module) -> bool:
     return not scripted and not any(torch.nn.parameter.is_lazy(each) for each in tensors)
 
 
-def as_function(module: torch.nn.Module, call: Call) -> tuple[Callable[..., Any], Call]:
-    """Return a function of the inputs and then the parameters, and its call. Every call starts from the same buffers.
+def own_parameters(module: torch.nn.Module) -> dict[str, Tensor]:
+    """Return copies of a module's parameters by name."""
+    named = module.named_parameters()
+    return {name: value.detach().clone().requires_grad_(value.requires_grad) for name, value in named}
 
-    If an input has another precision than in `call`, as in a float64 forward, the buffers are converted to it.
+
+def as_function(
+    module: torch.nn.Module, call: Call, parameters: Mapping[str, Tensor]
+) -> tuple[Callable[..., Any], Call]:
+    """Return a function of the inputs and then the parameters, and its call with the parameters given.
+
+    Every call starts from the same buffers. If an input has another precision than in `call`, as in a float64 forward,
+    the buffers are converted to it.
     """
-    parameters = {
-        name: value.detach().clone().requires_grad_(value.requires_grad) for name, value in module.named_parameters()
-    }
     buffers = {name: value.detach().clone() for name, value in module.named_buffers()}
     inputs = len(call.args)
 
@@ -69,5 +75,5 @@ def _other_precision(values: Sequence[Any], usual: Sequence[Any]) -> torch.dtype
     return next((value.dtype for value, own in pairs if value.is_floating_point() and value.dtype != own.dtype), None)
 
 
-def _unique_names(names: Sequence[str] | dict[str, Tensor], taken: Sequence[str]) -> list[str]:
+def _unique_names(names: Iterable[str], taken: Sequence[str]) -> list[str]:
     return [f"self.{name}" if name in taken else name for name in names]

@@ -12,7 +12,7 @@ from gradverify.case import Case, TargetKind
 from gradverify.core.model.problem import Problem, Projection, bind, map_tensors
 from gradverify.errors import InputError
 from gradverify.run.call import Call, arrange
-from gradverify.run.module import as_function, instance_of
+from gradverify.run.module import as_function, instance_of, own_parameters
 from gradverify.run.signature import forward_parameters, kind_of
 
 
@@ -59,7 +59,8 @@ def reference_call(
         return function, arrange({**values, **parameters}, forward_parameters(reference), kind)
     call = arrange(values, forward_parameters(reference), kind)
     inputs = len(call.args)
-    function, call = as_function(instance_of(reference, case), call)
+    module = instance_of(reference, case)
+    function, call = as_function(module, call, own_parameters(module))
     return function, with_parameters(call, inputs, parameters)
 
 

@@ -93,9 +93,10 @@ def _run(case: Case, started: float, deadline: Deadline | None, on_progress: OnP
     with tf32_switched(on=case.tf32):
         explored = _explored(case, target, reference, checks, on_progress)
     seconds = time.perf_counter() - started + (case.exploring.seconds if case.exploring else 0.0)
-    return case_result(
+    result = case_result(
         case, checks, source=source, seconds=seconds, measured=measured, explored=explored, uncovered=uncovered
     )
+    return replace(result, note=problem.note)
 
 
 def _checks(

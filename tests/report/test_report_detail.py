@@ -7,15 +7,27 @@ from dataclasses import replace
 import pytest
 from report_specimens import case, check, contract, element, everything, failing_check, finding, masked
 
+from gradverify.report.case_brief import case_brief
 from gradverify.report.case_detail import DetailOptions, case_detail
 from gradverify.report.case_lines import case_lines
 from gradverify.report.inspect_view import InspectOptions, Picture, inspect_lines
 from gradverify.report.lines import to_text
+from gradverify.report.page.details import case_details
 from gradverify.report.screen import Detail, Screen
 from gradverify.report.summary import summary_lines
 from gradverify.result import CaseResult, CheckResult, Finding, Method, TorchOutcome, Verdict
 
 RAISED = Finding(code="GV902", verdict=Verdict.ERROR, message="forward raised ValueError: no (ops.py:3 in forward)")
+
+
+def test_note_about_the_point_is_told_wherever_a_case_is_shown_in_detail() -> None:
+    note = "parameters that held one value were drawn around it: weight around 1"
+    wrong = replace(masked(), note=note)
+    inspected = inspect_lines([wrong], Screen(width=100), InspectOptions())
+    for text in (detail(wrong), to_text(inspected), to_text(case_brief(wrong, Screen(width=100)))):
+        assert note in text
+    assert dict(case_details(wrong, 10).facts)["note"] == note
+    assert "note" not in dict(case_details(masked(), 10).facts)
 
 
 def detail(result: CaseResult, level: Detail = Detail.NORMAL) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gradverify.author.recording.notes import SeenValues
+from gradverify.case import Uniform
 
 _LIGHT_TAILS = 2.3  # below it values look uniform: 1.8 for a uniform distribution, 3 for a normal one
 _MANY = 50  # values that tell one from the other
@@ -70,9 +71,9 @@ def highest(seen: Sequence[SeenValues]) -> int | None:
 
 
 def _around(constant: float) -> Drawn:
-    ends = sorted((constant / 2, 1.5 * constant)) if constant else [-0.5, 0.5]
+    around = Uniform.around(constant)
     return Drawn(
-        keys={"uniform": [_short(end) for end in ends]},
+        keys={"uniform": [_short(end) for end in (around.low, around.high)]},
         remark=f"was {constant:g} everywhere in all calls; drawn around it",
     )
 

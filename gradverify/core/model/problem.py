@@ -76,6 +76,7 @@ class Problem:
     finer: Callable[..., Any] | None = None  # `function` with its low-precision fixed tensors in float64, if any
     reference: Problem | None = None  # plain code for the same outputs, whose gradient is held against this one's
     on_cpu: Problem | None = None  # the same function at the same numbers on the CPU, if it is on another device
+    note: str = ""  # how the point differs from what the user gave, for the report
     output: str = "output"  # name of a single output; "" if the function names its outputs itself
     meter: Meter = field(default_factory=Meter)
     deadline: Deadline | None = None  # user code is not called after it; None for no limit

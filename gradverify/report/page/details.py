@@ -43,5 +43,6 @@ def _facts(case: CaseResult) -> list[tuple[str, str]]:
     facts += [("backward", f"{one_line(case.source.file)}:{case.source.line}")] if case.source else []
     facts += [("device", one_line(case.device)), ("dtype", one_line(case.dtype))]
     facts += [("seed", f"{case.seed}, sample {case.sample}" if case.sample else f"{case.seed}")]
+    facts += [("note", one_line(case.note))] if case.note else []
     facts += [(name, one_line(text)) for name, text in (*usage_facts(case), *uncovered_facts(uncovered_of(case)))]
     return facts if case.expected is Verdict.PASS else [*facts, ("expected", case.expected.value)]

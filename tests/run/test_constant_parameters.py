@@ -1,0 +1,144 @@
+"""Parameters that a module starts with at one value everywhere: a gradient that leaves them out is right there."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import gradverify
+from gradverify.case import Case, Exploring, Normal, TensorInput
+from gradverify.core.model.problem import Problem
+from gradverify.report.notebook import case_html
+from gradverify.result import Verdict
+from gradverify.run.build import build
+from gradverify.run.constant_parameters import drawn_around
+from gradverify.run.load import find, load
+from gradverify.run.run_case import run_case
+from tests.run.making import case, target
+from tests.run.ops.constants import ForgetsWeight, Held, Right
+
+NOTE = "parameters that held one value were drawn around it: weight around 1, bias around 0"
+X = TensorInput(origin=Normal(), shape=(3, 4))
+
+
+def norm(name: str, **changes: object) -> Case:
+    return case(name, "constants.py", inputs={"x": X}, init={"dim": 4}, **changes)
+
+
+def held(dtype: str = "float64", **changes: object) -> tuple[Problem, dict[str, Tensor]]:
+    wanted = case("Held", "constants.py", inputs={"x": X}, dtype=dtype, **changes)
+    problem = build(wanted, find(wanted.target))
+    return problem, {primal.name: primal.tensor for primal in problem.primals}
+
+
+def test_backward_that_leaves_out_a_weight_of_ones_fails() -> None:
+    result = run_case(norm("ForgetsWeight"))
+    assert result.verdict is Verdict.FAIL
+    assert {finding.wrt for check in result.checks for finding in check.findings} == {"x"}
+    assert result.note == NOTE
+
+
+def test_right_backward_passes_and_says_where_it_was_judged() -> None:
+    result = run_case(norm("Right", checks=("gradcheck", "gradgradcheck", "contract")))
+    assert result.verdict is Verdict.PASS
+    assert result.note == NOTE
+    assert NOTE in case_html(result)
+
+
+def test_parameters_are_drawn_around_their_constant() -> None:
+    _, found = held()
+    for name, constant in (("ones", 1.0), ("small", 1e-5), ("temperature", 4.0)):
+        assert bool(((0.5 * constant <= found[name]) & (found[name] <= 1.5 * constant)).all())
+    assert bool((found["negative"] < 0).all())
+    assert bool((found["zeros"].abs() <= 0.5).all())
+    for name in ("ones", "small", "negative", "zeros"):
+        assert found[name].unique().numel() == found[name].numel()
+
+
+def test_note_names_parameters_by_their_value() -> None:
+    problem, _ = held()
+    assert problem.note == (
+        "parameters that held one value were drawn around it: ones, twice, thrice and 1 more around 1,"
+        " small around 1e-05, negative around -2, zeros around 0, temperature around 4"
+    )
+
+
+def test_other_parameters_stay_as_they_are() -> None:
+    module = Held()
+    torch.manual_seed(0)
+    _, found = held()
+    assert torch.equal(found["varied"], module.varied.double())
+    assert "frozen" not in found
+    assert found["endless"].isinf().all() and found["empty"].numel() == 0
+
+
+def test_complex_parameters_are_drawn_around_their_constant() -> None:
+    parameters = {"turned": torch.full((3,), 2j, dtype=torch.complex128, requires_grad=True)}
+    found, note = drawn_around(parameters, key="spec", seed=0)
+    turned = found["turned"]
+    assert bool((turned.imag >= 1).all()) and bool((turned.real <= -1).all())
+    assert note == "parameters that held one value were drawn around it: turned around 0+2j"
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_dtypes_get_the_same_numbers(dtype: str) -> None:
+    _, exact = held()
+    _, found = held(dtype)
+    assert str(found["ones"].dtype) == f"torch.{dtype}"
+    assert torch.equal(found["ones"], exact["ones"].to(found["ones"].dtype))
+
+
+def test_numbers_depend_on_the_seed_and_on_nothing_else() -> None:
+    _, one = held(seed=1)
+    torch.rand(7)
+    _, again = held(seed=1)
+    _, other = held(seed=2)
+    assert torch.equal(one["ones"], again["ones"]) and not torch.equal(one["ones"], other["ones"])
+    assert not torch.equal(one["ones"], one["twice"])
+
+
+def test_reference_that_is_a_module_gets_the_same_parameters() -> None:
+    wanted = norm("Right", checks=("reference",), reference=target("Right", "constants.py"))
+    problem = build(wanted, find(wanted.target), load(target("Right", "constants.py")))
+    assert problem.reference is not None
+    own, other = ({each.name: each.tensor for each in it.primals} for it in (problem, problem.reference))
+    assert torch.equal(own["weight"], other["weight"]) and own["weight"].unique().numel() == 4
+    assert run_case(wanted).verdict is Verdict.PASS
+
+
+def test_explored_module_says_it_too() -> None:
+    wanted = norm("Right", exploring=Exploring(budget=3))
+    result = run_case(wanted)
+    assert (result.verdict, result.note) == (Verdict.PASS, NOTE)
+
+
+@pytest.mark.parametrize("name", ["verify", "explore"])
+def test_module_of_the_caller_is_judged_there_and_not_touched(name: str) -> None:
+    x = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
+    module = ForgetsWeight(4).double()
+    before = {key: value.clone() for key, value in module.state_dict().items()}
+    versions = [parameter._version for parameter in module.parameters()]
+    found = gradverify.verify(module, (x,)) if name == "verify" else gradverify.explore(module, (x,), budget=3)
+    assert not found or getattr(found, "message", "") == "the gradient is wrong at the inputs as written"
+    assert {key: bool(torch.equal(value, before[key])) for key, value in module.state_dict().items()} == {
+        "weight": True,
+        "bias": True,
+    }
+    assert [parameter._version for parameter in module.parameters()] == versions
+    assert all(parameter.grad is None for parameter in module.parameters())
+
+
+def test_assertion_says_where_the_parameters_were() -> None:
+    x = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
+    with pytest.raises(gradverify.GradientMismatch) as raised:
+        gradverify.assert_gradients(ForgetsWeight(4).double(), (x,))
+    assert NOTE in " ".join(str(raised.value).split())
+    gradverify.assert_gradients(Right(4).double(), (x,))
+
+
+def test_verified_module_gives_the_same_numbers_twice() -> None:
+    x = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
+    module = nn.LayerNorm(4, dtype=torch.float64)
+    one, two = (gradverify.verify(module, (x,), seed=3) for _ in range(2))
+    assert one and one.checks == two.checks and one.note == two.note != ""
