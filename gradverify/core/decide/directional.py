@@ -29,7 +29,8 @@ _CLOSER = (2.0**-17, 2.0**-22, 2.0**-26)  # first steps if that one is too long
 SUM_ROUNDING = 1e-9  # rounding error of a sum over the entries of a row, relative to its terms
 DISTANCE = 2.0**-18  # of nearby points from the point, relative to the length scale
 ASIDE = 2.0**-3  # relative distance of nearby points from the line or the rank that they are put at
-STEP = 2.0**-27  # of the differences at nearby points, short enough to stay inside one smooth piece
+RANKS = 128  # ranks among other inputs that some inputs are put at
+STEP = 2.0**-30  # of the differences at nearby points, short enough to stay inside one smooth piece
 
 
 def directional_derivative(sampled: Sampler, noise: Noise, direction: Tensor, first: float) -> Estimate:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from gradverify.core.decide.compare import NEGLIGIBLE
 from gradverify.core.decide.context import JudgingContext, focused
-from gradverify.core.decide.directional import ASIDE, DISTANCE, STEP, at_ranks, directional_derivatives_at
+from gradverify.core.decide.directional import ASIDE, DISTANCE, RANKS, STEP, at_ranks, directional_derivatives_at
 from gradverify.core.decide.verdict import Code, Judged, Parts, Reason, decide
 from gradverify.core.estimate.column_groups import disjoint_rows, spread_to_entries
 from gradverify.core.estimate.samples import BAR_FACTOR
@@ -32,7 +32,6 @@ _CLEARLY_WRONG = 30.0  # times the tolerated difference between pieces: a claim 
 ABOVE_NOISE = 8.0  # times the noise: least significant difference
 _GROUPS = 4  # groups of rows without a common input that are examined
 _CONFIRMATIONS = 4  # points on each side of each line through the point at which a wrong row is confirmed
-_RANKS = 256  # ranks among the other inputs that the inputs of a row are put at
 _ROWS = 4096  # outputs examined
 
 
@@ -230,7 +229,7 @@ def _confirmed(near: JudgingContext, group: Sequence[_Row], generator: torch.Gen
     one_sided = [(outputs_near(sampled, sign * STEP * direction) - sampled.value) / (sign * STEP) for sign in (1, -1)]
     # If many inputs are tied, as for a quantile, most pieces depend on other inputs than those of the group.
     in_group = equal > 0
-    displacements += [DISTANCE * length * place for place in at_ranks(in_group, ~in_group, _RANKS, generator)]
+    displacements += [DISTANCE * length * place for place in at_ranks(in_group, ~in_group, RANKS, generator)]
     found = torch.cat(
         [directional_derivatives_at(sampled, displacements, [direction]).squeeze(1), torch.stack(one_sided)]
     )
