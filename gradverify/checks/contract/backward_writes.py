@@ -7,10 +7,12 @@ from collections.abc import Iterable, Iterator
 from torch import Tensor
 
 from gradverify.checks.contract.forward_run import differs, snapshot
+from gradverify.checks.contract.next_call import fixed_overwritten
 from gradverify.checks.contract.nodes import class_of, custom_nodes, saved_tensors
 from gradverify.checks.contract.subject import Subject, gradients_of, graph_for_vjp
 from gradverify.checks.contract.wording import failure, mismatches, raised, remark
 from gradverify.core.model.coordinates import is_freed
+from gradverify.core.model.problem import copies_of_fixed, holding
 from gradverify.core.model.tape import Tape
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding
@@ -22,12 +24,19 @@ _Watched = list[tuple[str, Tensor, Tensor | None]]  # name, tensor, snapshot of 
 
 def findings(subject: Subject) -> Iterator[Finding]:
     """GV402: backward overwrites nothing. GV411: later backwards over the same graph return the same gradient."""
-    tape = graph_for_vjp(subject)
+    fixed = copies_of_fixed(subject.problem)
+    with holding(subject.problem, fixed):
+        tape = graph_for_vjp(subject)
     watched = _watched(subject, tape)
+    known = {_address(tensor) for _, tensor, _ in watched}
+    fixed_before = [None if _address(tensor) in known else snapshot(tensor) for tensor in fixed]
     gradients_of(subject, tape, subject.cotangents)
     for name, tensor, before in watched:
         if differs(tensor, before):
             yield failure("GV402", _message(name, tensor))
+    for number, (tensor, before) in enumerate(zip(fixed, fixed_before, strict=True)):
+        if differs(tensor, before):
+            yield fixed_overwritten(subject, "GV402", number, tensor)
     kept = [(name, tensor) for name, tensor, before in watched if before is not None]
     yield from _repeated(subject, tape, kept)
 

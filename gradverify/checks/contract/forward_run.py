@@ -9,10 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gradverify.checks.contract.marked_dirty import is_known_to_change, marked_dirty
 from gradverify.checks.contract.noise import displaced
 from gradverify.checks.contract.subject import Subject, graph_at, judged_outputs
 from gradverify.core.model.coordinates import Named, entries_of, is_freed
-from gradverify.core.model.problem import call, fresh
+from gradverify.core.model.problem import call, copies_of_fixed, fresh, holding
 from gradverify.core.model.tape import Tape
 from gradverify.errors import EvaluationError
 
@@ -29,6 +30,8 @@ class ForwardRun:
     before: tuple[Tensor | None, ...]  # snapshots of the inputs before the call
     nodes: tuple[Any, ...]  # grad_fn of the inputs before the call
     outputs: tuple[Named, ...]  # every output, also those without a gradient
+    fixed: tuple[Tensor, ...]  # inputs that are not differentiated, after the call
+    modified: tuple[int, ...]  # numbers of those that forward overwrote and did not mark dirty
 
 
 def run_forward(subject: Subject) -> ForwardRun:
@@ -38,9 +41,21 @@ def run_forward(subject: Subject) -> ForwardRun:
         tensors = tuple(leaf.clone() for leaf in leaves)
         before = tuple(snapshot(tensor) for tensor in tensors)
         nodes = tuple(tensor.grad_fn for tensor in tensors)
-        outputs = call(subject.problem, tensors)
+        fixed = copies_of_fixed(subject.problem)
+        fixed_before = tuple(snapshot(tensor) for tensor in fixed)
+        with holding(subject.problem, fixed), marked_dirty() as dirty:
+            outputs = call(subject.problem, tensors)
+    modified = (number for number, before in enumerate(fixed_before) if differs(fixed[number], before))
     tape = Tape(leaves=leaves, outputs=judged_outputs(subject, outputs), copied=subject.tape.copied)
-    return ForwardRun(tape=tape, tensors=tensors, before=before, nodes=nodes, outputs=outputs)
+    return ForwardRun(
+        tape=tape,
+        tensors=tensors,
+        before=before,
+        nodes=nodes,
+        outputs=outputs,
+        fixed=fixed,
+        modified=tuple(number for number in modified if not is_known_to_change(fixed[number], dirty)),
+    )
 
 
 def snapshot(tensor: Tensor) -> Tensor | None:

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from torch import Tensor
 
 from gradverify.checks.contract.forward_run import ForwardRun, differs, run_forward
+from gradverify.checks.contract.marked_dirty import share_memory
+from gradverify.checks.contract.next_call import fixed_overwritten
 from gradverify.checks.contract.subject import Subject
 from gradverify.checks.contract.wording import failure, remark
 from gradverify.core.model.coordinates import is_freed
@@ -15,9 +17,11 @@ from gradverify.result import Finding
 
 def findings(subject: Subject) -> Iterator[Finding]:
     """GV401: an input that forward overwrites is marked dirty. GV412: an output in an input's memory is its view."""
+    run = run_forward(subject)
+    for number in run.modified:
+        yield fixed_overwritten(subject, "GV401", number, run.fixed[number])
     if any(primal.project is not None for primal in subject.primals):
         return  # forward gets the projected tensor, not the one compared here
-    run = run_forward(subject)
     overwritten = []
     for primal, tensor, before, node in zip(subject.primals, run.tensors, run.before, run.nodes, strict=True):
         if differs(tensor, before) and tensor.grad_fn is node:
@@ -37,7 +41,8 @@ def _views(subject: Subject, run: ForwardRun, overwritten: list[str]) -> Iterato
         if primal.name in overwritten or tensor.grad_fn is not node:
             continue  # marked dirty: the output is the input
         for output in run.outputs:
-            if _shares_memory_untracked(output.tensor, tensor):
+            tracked = output.tensor is tensor or output.tensor._is_view()
+            if not tracked and share_memory(output.tensor, tensor):
                 yield remark(
                     "GV412",
                     f"{output.name} shares its memory with {primal.name} and autograd does not know: writing into one "
@@ -45,11 +50,3 @@ def _views(subject: Subject, run: ForwardRun, overwritten: list[str]) -> Iterato
                     of=output.name,
                     wrt=primal.name,
                 )
-
-
-def _shares_memory_untracked(output: Tensor, tensor: Tensor) -> bool:
-    """Return True if two tensors share memory and autograd does not know it."""
-    if tensor.numel() == 0 or output.device != tensor.device or is_freed(output) or is_freed(tensor):
-        return False
-    shared = output.untyped_storage().data_ptr() == tensor.untyped_storage().data_ptr()
-    return shared and output is not tensor and not output._is_view()

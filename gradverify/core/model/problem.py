@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,6 +48,14 @@ class Bound:
 
 
 @dataclass(slots=True, kw_only=True)
+class Fixed:
+    """The tensors that are not differentiated; mutable. At every call, forward gets a copy of each that is not held."""
+
+    originals: tuple[Named, ...] = ()
+    held: dict[int, Tensor] = field(default_factory=dict)  # passed instead of copies, by the id of the original
+
+
+@dataclass(slots=True, kw_only=True)
 class Meter:
     """Counts of calls of user code; mutable."""
 
@@ -67,6 +76,7 @@ class Problem:
     function: Callable[..., Any]  # primal tensors in order -> tensor, or nested tuple, list or dict of them
     primals: tuple[Primal, ...]
     bound: tuple[Bound, ...] = ()  # the fixed arguments, for diagnoses that name them
+    fixed: Fixed = field(default_factory=Fixed)
     outputs: tuple[int, ...] | None = None  # indices of the outputs verified, among all output tensors; None: all
     seed: int | None = None  # seed set before every call of a random forward
     fresh_graphs: bool = False  # True if a recorded graph must serve one vjp only
@@ -111,11 +121,14 @@ def bind(
     values = [value for _, value in slots]
     plain = not keywords and all(isinstance(value, Tensor) and value.requires_grad for value in values)
     bound = tuple(entry for slot, value in slots for entry in _bound(slot, value))
+    fixed = Fixed(originals=tuple(entry for slot, value in slots for entry in _not_differentiated(slot, value)))
 
     def with_arguments(given: Sequence[Any]) -> Callable[..., Any]:
         def call(*tensors: Tensor) -> Any:
             replacements = iter(tensors)
-            filled = [map_tensors(value, lambda tensor: _argument_for(tensor, replacements)) for value in given]
+            filled = [
+                map_tensors(value, lambda tensor: _argument_for(tensor, replacements, fixed.held)) for value in given
+            ]
             return function(*filled[: len(args)], **dict(zip(keywords, filled[len(args) :], strict=True)))
 
         return call
@@ -126,7 +139,14 @@ def bind(
     coarse = any(isinstance(entry.value, Tensor) and entry.value.dtype in NARROW for entry in bound)
     finer = with_arguments([map_tensors(value, _in_float64) for value in values]) if coarse else None
     return Problem(
-        name=called, function=of_primals, primals=primals, bound=bound, outputs=outputs, seed=seed, finer=finer
+        name=called,
+        function=of_primals,
+        primals=primals,
+        bound=bound,
+        fixed=fixed,
+        outputs=outputs,
+        seed=seed,
+        finer=finer,
     )
 
 
@@ -153,6 +173,22 @@ def call(problem: Problem, tensors: Sequence[Tensor]) -> tuple[Named, ...]:
     except USER_ERRORS as error:
         raise EvaluationError("forward", error) from error
     return _selected(problem, named_tensors(problem.output, raw))
+
+
+def copies_of_fixed(problem: Problem) -> tuple[Tensor, ...]:
+    """Return copies of the tensors that are not differentiated, as forward gets them."""
+    return tuple(_copy(entry.tensor) for entry in problem.fixed.originals)
+
+
+@contextmanager
+def holding(problem: Problem, tensors: Sequence[Tensor]) -> Iterator[None]:
+    """Pass these tensors to forward, instead of new copies of `problem.fixed.originals`."""
+    pairs = zip(problem.fixed.originals, tensors, strict=True)
+    problem.fixed.held.update({id(entry.tensor): tensor for entry, tensor in pairs})
+    try:
+        yield
+    finally:
+        problem.fixed.held.clear()
 
 
 def metered(problem: Problem) -> Meter:
@@ -231,13 +267,20 @@ def _differentiated(name: str, value: Any) -> list[Named]:
 def _bound(name: str, value: Any) -> list[Bound]:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return [Bound(name=name, value=float(value))] if abs(value) <= sys.float_info.max else []
-    found = named_tensors(name, value)
-    return [Bound(name=each.name, value=readable(each.tensor)) for each in found if not each.tensor.requires_grad]
+    return [Bound(name=each.name, value=readable(each.tensor)) for each in _not_differentiated(name, value)]
 
 
-def _argument_for(tensor: Tensor, replacements: Iterator[Tensor]) -> Tensor:
+def _not_differentiated(name: str, value: Any) -> list[Named]:
+    return [entry for entry in named_tensors(name, value) if not entry.tensor.requires_grad]
+
+
+def _argument_for(tensor: Tensor, replacements: Iterator[Tensor], held: Mapping[int, Tensor]) -> Tensor:
     if tensor.requires_grad:
         return next(replacements)
+    return held[id(tensor)] if id(tensor) in held else _copy(tensor)
+
+
+def _copy(tensor: Tensor) -> Tensor:
     return copied(tensor) if is_special(tensor) or why_unreadable(tensor) else fresh(tensor)
 
 
