@@ -15,7 +15,7 @@ from gradverify.report.reproduce import command_lines, reproduce_command
 from gradverify.report.safe import fold, safe, shortened
 from gradverify.report.screen import Screen, narrowed
 from gradverify.report.words import badge_span, case_badge
-from gradverify.result import WORST_FIRST, CaseResult, Finding
+from gradverify.result import WORST_FIRST, CaseResult, Finding, Verdict
 
 MOST = 15  # lines of one case
 _INDENT = 2
@@ -30,7 +30,8 @@ def case_fix(case: CaseResult, screen: Screen) -> list[Line]:
     """Return the cause, the fix, where backward is, the worst elements, and the command that repeats the case.
 
     At most `MOST` lines, none of them empty. The fix is the mended example of the page of the cause, or of the code if
-    no cause was named. Only the command that prints the page is shown if the example is too long.
+    no cause was named. Only the command that prints the page is shown if the example is too long. There is no fix if no
+    cause was named and the page of the code mends its own example only.
     """
     inner = narrowed(screen, _INDENT)
     worst, *others = sorted(said_once(problems_of(case)), key=lambda problem: WORST_FIRST.index(problem.verdict))
@@ -105,13 +106,18 @@ def _table(finding: Finding, screen: Screen) -> list[Line]:
 
 
 def _fix(problem: Problem, room: int, screen: Screen) -> list[Line]:
-    """Return the page's name and its mended example if they fit in `room` lines, else the command that prints it."""
+    """Return the page's name and its mended example if they fit in `room` lines, else the command that prints it.
+
+    None for a fail without a cause whose code many mistakes have: its page can only mend an example.
+    """
     cause = problem.finding.cause if problem.finding is not None else None
     page = section_of(cause or problem.code or "", sections())
     if page is None:
         return []
     command = line(f"fix: gradverify explain {page.name}")
     mended = _mended(page)
+    if not mended and not cause and problem.verdict is Verdict.FAIL:
+        return []
     rows = [line(row) for row in mended if row.strip()]
     if not rows or len(rows) + 1 > room or any(len(row) + _INDENT > screen.width for row in mended):
         return [command]
@@ -121,7 +127,7 @@ def _fix(problem: Problem, room: int, screen: Screen) -> list[Line]:
 def _mended(page: Section) -> list[str]:
     """Return the lines of code under "Mended:" on the page, none if it has no such example.
 
-    An example under "Mended, by another point:" and the like mends the page's wrong example and hardly any other.
+    An example under "Mended, in this example:" or "Mended, by another point:" mends hardly anything else.
     """
     code = page.text.partition("Mended:\n")[2].lstrip("\n").splitlines()
     end = next((number for number, row in enumerate(code) if row.strip() and not row.startswith(" ")), len(code))

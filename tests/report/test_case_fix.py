@@ -14,7 +14,7 @@ from gradverify.report.case_fix import MOST, case_fix
 from gradverify.report.lines import cells, plain
 from gradverify.report.screen import Detail, Screen
 from gradverify.report.terminal import report_lines
-from gradverify.result import CaseResult
+from gradverify.result import CaseResult, Verdict
 
 SPECIMENS = [masked(), crashed(), many_failing_checks(), second_order(), *everything().cases]
 
@@ -75,10 +75,20 @@ def test_other_findings_are_counted_where_they_have_the_same_code() -> None:
 def test_an_example_that_mends_nothing_but_itself_is_named_and_not_shown(code: str, shown_there: bool) -> None:
     first = masked()
     check = first.checks[0]
-    coded = replace(check, findings=(replace(check.findings[0], code=code, cause=None),))
+    verdict = Verdict.FAIL if shown_there else Verdict.INCONCLUSIVE
+    coded = replace(check, findings=(replace(check.findings[0], code=code, verdict=verdict, cause=None),))
     rows = shown(replace(first, checks=(coded,)))
     command = f"gradverify explain {code}"
     assert (f"  fix as in {command}:" if shown_there else f"  fix: {command}") in rows
+
+
+@pytest.mark.parametrize(("code", "has_fix"), [("GV101", False), ("GV702", False), ("GV102", True), ("GV401", True)])
+def test_without_a_cause_only_a_page_that_mends_any_such_mistake_is_a_fix(code: str, has_fix: bool) -> None:
+    first = masked()
+    check = first.checks[0]
+    coded = replace(check, findings=(replace(check.findings[0], code=code, cause=None),))
+    rows = shown(replace(first, checks=(coded,)))
+    assert any(row.startswith("  fix") for row in rows) is has_fix
 
 
 @pytest.mark.slow

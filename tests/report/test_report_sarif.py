@@ -76,7 +76,7 @@ def test_rules_are_the_catalogue() -> None:
     assert [rule["id"] for rule in rules] == [*(section.name for section in codes), "unexpected-outcome"]
     assert rules[1]["shortDescription"]["text"] == "entries of the gradient differ"
     assert rules[1]["fullDescription"]["text"].startswith("Backward's value differs from the finite-difference value")
-    assert "Mended:" in rules[1]["help"]["markdown"]
+    assert "Mended, in this example:" in rules[1]["help"]["markdown"]
     assert sarif(report(masked()))["results"][0]["ruleIndex"] == 1
 
 
