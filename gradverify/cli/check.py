@@ -28,6 +28,8 @@ def check(
     target: opt.TargetName,
     inputs: opt.InputWords = None,
     reference: opt.Reference = None,
+    rtol: opt.Rtol = None,
+    atol: opt.Atol = None,
     explore: opt.Explore = False,
     save: opt.SaveSpec = None,
     *,
@@ -50,21 +52,25 @@ def check(
         given = exploring(given)
     else:
         refuse_without_exploring(given)
-    words = engine.words_of(target, inputs or (), reference)
+    words = engine.words_of(target, inputs or (), reference, rtol=rtol, atol=atol)
     reading = engine.read_words(words, save)
     text = "" if save is None or not reading.specs else _text(reading.specs, given, save, words)
-    repeated = () if save is not None else (target, *words.inputs, *(("--reference", reference) if reference else ()))
-    source = Source(read=lambda _: reading, word="argument", repeated=repeated)
+    source = Source(read=lambda _: reading, word="argument", repeated=() if save is not None else _written(words))
     ended = verify(source, given, outputs=outputs, screen=screen)
     if save is not None and ended in (ExitCode.OK, ExitCode.UNEXPECTED):
         return _write(save, text) or ended
     return ended
 
 
+def _written(words: Words) -> tuple[str, ...]:
+    """Return the words as they stand on the command line."""
+    options = {**({"reference": words.reference} if words.reference else {}), **words.tolerances}
+    return (words.target, *words.inputs, *(word for key, text in options.items() for word in (f"--{key}", text)))
+
+
 def _text(specs: Sequence[Spec], given: Request, path: Path, words: Words) -> str:
     """Return the spec to save. Raises UsageProblem if its file has other content, or cannot be written."""
-    written = (words.target, *words.inputs, *(("--reference", words.reference) if words.reference else ()))
-    text = engine.saved_text(specs, given, path.absolute().parent, comment=check_command(written))
+    text = engine.saved_text(specs, given, path.absolute().parent, comment=check_command(_written(words)))
     if path.suffix not in _SUFFIXES:
         raise UsageProblem(f"--save {path}: specs end in .yaml or .yml")
     why = why_unwritable(path) if path.parent.exists() else why_no_folder(path.parent)

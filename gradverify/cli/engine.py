@@ -45,11 +45,12 @@ def read(paths: Sequence[Path]) -> Reading:
     return read_paths(paths)
 
 
-def words_of(target: str, inputs: Sequence[str], reference: str | None) -> Words:
+def words_of(target: str, inputs: Sequence[str], reference: str | None, *, rtol: str | None, atol: str | None) -> Words:
     """Return what a command line says about one function."""
     from gradverify.spec.arguments import Words
 
-    return Words(target=target, inputs=tuple(inputs), reference=reference)
+    tolerances = {key: text for key, text in (("rtol", rtol), ("atol", atol)) if text is not None}
+    return Words(target=target, inputs=tuple(inputs), reference=reference, tolerances=tolerances)
 
 
 def read_words(words: Words, path: Path | None) -> Reading:

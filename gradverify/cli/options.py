@@ -174,6 +174,24 @@ Reference = Annotated[
         heading=Heading.SETTINGS,
     ),
 ]
+Rtol = Annotated[
+    str | None,
+    _option(
+        "--rtol",
+        metavar="NUMBER",
+        help="How far an entry may be off, relative to its own size, as `rtol` in a spec.  [default: by dtype]",
+        heading=Heading.SETTINGS,
+    ),
+]
+Atol = Annotated[
+    str | None,
+    _option(
+        "--atol",
+        metavar="NUMBER",
+        help="How far any entry may be off, as `atol` in a spec.  [default: by rounding]",
+        heading=Heading.SETTINGS,
+    ),
+]
 SaveSpec = Annotated[
     Path | None,
     _file("--save", "Write the spec that says the same; never over a file with other content.", Heading.FILES),

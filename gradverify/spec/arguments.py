@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gradverify.errors import SpecError, Where
@@ -29,6 +29,7 @@ class Words:
     target: str  # path.py:Name or package.module:Name
     inputs: tuple[str, ...]  # NAME:SHAPE or NAME=VALUE
     reference: str | None = None  # plain code to compare with, named as the target
+    tolerances: Mapping[str, str] = field(default_factory=dict)  # `rtol` and `atol`, where they are given
 
 
 def read_arguments(words: Words, path: Path | None) -> Reading:
@@ -55,6 +56,7 @@ def read_arguments(words: Words, path: Path | None) -> Reading:
     )  # written, so that the same numbers are drawn in whatever file it is saved
     if words.reference is not None:
         keys["reference"] = Node(where=_where(words.reference), plain=words.reference)
+    keys |= {key: _value(f"--{key} {text}", text, errors) for key, text in words.tolerances.items()}
     if init:
         keys["init"] = mapping_node(where, init)
     root = mapping_node(where, {name: Member(where=node.where, node=node) for name, node in keys.items()})

@@ -93,6 +93,16 @@ def test_the_command_to_reproduce_a_failure_repeats_it(check) -> None:
     assert ran.stdout.splitlines()[2:-1] == again.stdout.splitlines()[2:-1]
 
 
+def test_tolerances_are_kept_in_the_command_and_in_the_saved_spec(check) -> None:
+    words = ("ops.py:ClippedReLU", "x:5", "clip=1.5", "--check", "gradcheck")
+    assert check(*words, "--atol", "2").exit_code == 0
+    ran = check(*words, "--atol", "0.5", "--rtol", "1e-5")
+    assert ran.exit_code == 1
+    assert "gradverify check ops.py:ClippedReLU x:5 clip=1.5 --rtol 1e-5 --atol 0.5 --check gradcheck" in ran.stdout
+    check(*words, "--rtol", "1e-5", "--save", "clipped.yaml")
+    assert "rtol: 1.0e-5\n" in Path("clipped.yaml").read_text(encoding="utf-8")
+
+
 def test_a_module_with_arguments_and_a_default_passes(check) -> None:
     ran = check("ops.py:Scaled", "x:2,3", "init.size=3")
     assert (ran.exit_code, ran.stderr) == (0, "")

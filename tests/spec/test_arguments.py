@@ -114,3 +114,18 @@ def test_a_mistake_in_the_reference_names_the_reference() -> None:
     assert mistakes("x:3", reference="ref") == [
         "ref: reference: expected path.py:Name or package.module:Name, found text 'ref'"
     ]
+
+
+def test_tolerances_are_those_of_the_spec() -> None:
+    words = Words(target=TARGET, inputs=("x:3",), tolerances={"rtol": "1e-5", "atol": "0.5"})
+    reading = read_arguments(words, None)
+    (case,) = expand(reading.specs)
+    assert {(each.rtol, each.atol) for each in case.tolerances.values()} == {(1e-5, 0.5)}
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"), [("-1", "must not be negative, found -1"), ("much", "expected a number, found text 'much'")]
+)
+def test_a_mistake_in_a_tolerance_names_the_option(text: str, problem: str) -> None:
+    reading = read_arguments(Words(target=TARGET, inputs=("x:3",), tolerances={"rtol": text}), None)
+    assert [str(error) for error in reading.errors] == [f"--rtol {text}: rtol: {problem}"]
