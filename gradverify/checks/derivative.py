@@ -98,7 +98,7 @@ def _result_of(question: Question, problem: Problem, found: Investigation) -> Ch
     result = CheckResult(
         check=question.check,
         verdict=verdict,
-        message=f"{_message(comparison, verdict)}{_unused(question, found, verdict)}",
+        message=f"{_message(comparison, verdict)}{_unused(question, found, verdict)}{_not_judged(problem, verdict)}",
         method=found.method,
         entries=comparison.entries,
         mismatched=comparison.wrong,
@@ -184,6 +184,16 @@ def _unused(question: Question, found: Investigation, verdict: Verdict) -> str:
         return ""
     unused = [block.name for block in inputs if _is_zero(vjp[block.coordinates])]
     return f"; every derivative by {' and '.join(unused)} is zero" if 0 < len(unused) < len(inputs) else ""
+
+
+def _not_judged(problem: Problem, verdict: Verdict) -> str:
+    """Return which inputs move within a constraint only, "" if there are none or some entry did not pass."""
+    names = [primal.name for primal in problem.primals if primal.project is not None]
+    if not names or verdict is not Verdict.PASS:
+        return ""
+    if len(names) == 1:
+        return f"; {names[0]} moves within its constraint only, and its gradient outside is not judged"
+    return f"; {' and '.join(names)} move within their constraints only, and their gradients outside are not judged"
 
 
 def _is_zero(values: Tensor) -> bool:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from gradverify.case import Settings, Tolerances, TorchGradcheck
 from gradverify.checks.registry import run_check
+from gradverify.core.model.problem import bind
 from gradverify.report.numbers import with_bar
 from gradverify.result import CheckResult, Verdict
 from tests.core.support import claimed, double, problem_of, with_backward
@@ -261,3 +262,34 @@ def test_the_sentence_and_the_table_round_an_error_bar_alike() -> None:
         (finding,) = checked(claimed(torch.sin, torch.sin), x).findings
         bar = with_bar(0.0, finding.elements[0].error_bar).partition(" ± ")[2]
         assert finding.message.endswith(f" ± {bar.replace('e-', 'e-0')}" if bar[-2] == "-" else f" ± {bar}")
+
+
+class SolveLower(torch.autograd.Function):
+    """The solution y of a·y = b for the lower triangle of a, with a gradient that is not masked."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, b: Tensor) -> Tensor:
+        y = torch.linalg.solve_triangular(a, b, upper=False)
+        ctx.save_for_backward(a, y)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor]:
+        a, y = ctx.saved_tensors
+        by_b = torch.linalg.solve_triangular(a.mT, g, upper=True)
+        return -by_b @ y.mT, by_b
+
+
+@pytest.mark.parametrize("check", ["gradcheck", "gradgradcheck"])
+def test_a_gradient_outside_the_constraint_is_said_not_to_be_judged(check: str) -> None:
+    a, b = double([[1.5, 0.0], [0.3, 2.0]]), double([[1.0], [-2.0]])
+    bound = bind(SolveLower.apply, (a, b), names=("a", "b"), projections={"a": torch.tril})
+    result = run_check(check, bound, Settings())
+    assert result.verdict is Verdict.PASS
+    assert "; a moves within its constraint only, and its gradient outside is not judged" in result.message
+
+
+def test_without_a_constraint_the_gradient_is_judged_everywhere() -> None:
+    result = checked(SolveLower.apply, double([[1.5, 0.0], [0.3, 2.0]]), double([[1.0], [-2.0]]))
+    assert result.verdict is Verdict.FAIL
+    assert "constraint" not in result.message
