@@ -8,6 +8,8 @@ from contextvars import ContextVar
 from functools import lru_cache
 from pathlib import Path
 
+from gradverify.case import Target
+
 _began: ContextVar[Path | None] = ContextVar("_began", default=None)  # None: paths are relative to the current folder
 
 
@@ -31,6 +33,11 @@ def shown_path(file: str) -> str:
         return _relative(file, _began.get() or Path.cwd())
     except OSError:
         return file
+
+
+def shown_target(target: Target) -> str:
+    """Return a target as `path.py:Name`, with the path as `shown_path` returns it, or as `package.module:Name`."""
+    return target.written if target.file is None else f"{shown_path(target.file)}:{target.name}"
 
 
 @lru_cache(maxsize=256)

@@ -17,7 +17,7 @@ MAY_IMPORT = {
     "errors": set(),
     "catalogue": set(),
     "serial": {"errors"},
-    "paths": set(),
+    "paths": {"case"},
     "size": set(),
     "formula": {"errors"},
     "usage": set(),

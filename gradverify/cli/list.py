@@ -9,7 +9,7 @@ from gradverify.cli.exits import ExitCode
 from gradverify.cli.gather import gather, specs_in, warn_about
 from gradverify.cli.missing import list_missing
 from gradverify.cli.project import project_defaults, with_defaults
-from gradverify.cli.request import Request, check_request
+from gradverify.cli.request import Request, check_request, names_of
 from gradverify.cli.revision import changed_since as those_changed_since
 from gradverify.cli.shard import shard_of
 from gradverify.cli.terminal import ColourWish, is_terminal, show, stdout_terminal
@@ -38,9 +38,9 @@ def list_cases(
     if missing:
         return list_missing(missing, paths)
     given = Request(
-        checks=tuple(case_filter.check or ()),
-        devices=tuple(case_filter.device or ()),
-        dtypes=tuple(case_filter.dtype or ()),
+        checks=names_of(case_filter.check),
+        devices=names_of(case_filter.device),
+        dtypes=names_of(case_filter.dtype),
         samples=samples,
         shard=None if shard is None else shard_of(shard),
         keep_going=keep_going,

@@ -25,7 +25,7 @@ def _option(*flags: str, heading: Heading | None = None, **settings: Any) -> typ
 
 
 def _several(flag: str, text: str, heading: Heading) -> typer.models.OptionInfo:
-    text = f"{text}; may be given several times."
+    text = f"{text}; several with commas, or by giving it again."
     return _option(flag, metavar="NAME", help=text, show_default=False, heading=heading)
 
 

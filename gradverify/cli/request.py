@@ -83,9 +83,9 @@ def requested(
 ) -> Request:
     """Return the request that the options of `run` and `explore` make; raises UsageProblem."""
     request = Request(
-        checks=tuple(case_filter.check or ()),
-        devices=tuple(case_filter.device or ()),
-        dtypes=tuple(case_filter.dtype or ()),
+        checks=names_of(case_filter.check),
+        devices=names_of(case_filter.device),
+        dtypes=names_of(case_filter.dtype),
         seed=case_settings.seed,
         samples=case_settings.samples,
         timeout=case_settings.timeout,
@@ -100,7 +100,7 @@ def requested(
         address=execution.ray_address,
         fail_fast=execution.fail_fast,
         keep_going=selection.keep_going,
-        require_devices=tuple(execution.require_device or ()),
+        require_devices=names_of(execution.require_device),
         no_drafts=execution.no_drafts,
         budget=other_inputs.budget,
         strict=other_inputs.strict,
@@ -155,6 +155,11 @@ def check_request(request: Request) -> None:
         raise UsageProblem("--memory limits workers, and -j 0 runs without them; give one of the two")
     if request.memory is not None and sys.platform != "linux":
         raise UsageProblem("--memory: only Linux can limit all the memory that a process takes")
+
+
+def names_of(given: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the names in the values of an option, which may hold several with commas between them."""
+    return tuple(name.strip() for value in given or () for name in value.split(","))
 
 
 def _memory(text: str | None) -> int | None:

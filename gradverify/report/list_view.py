@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import PurePath
 
 from gradverify.case import Case
+from gradverify.paths import shown_target
 from gradverify.report.lines import DIM, Line, cells, line, pad, span, widest
 from gradverify.report.safe import safe
 from gradverify.report.screen import Screen
@@ -32,11 +32,9 @@ def case_table(cases: Sequence[Case], screen: Screen) -> list[Line]:
 
 
 def _columns(case: Case) -> tuple[str, ...]:
-    target = case.target
-    written = target.written if target.written else f"{PurePath(target.file or target.module or '').name}:{target.name}"
     return (
         safe(case.id),
-        safe(written),
+        safe(shown_target(case.target)),
         "draft" if case.draft else ",".join(case.checks),
         safe(case.device),
         safe(case.dtype),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import PurePath
 
 from gradverify.report.safe import safe, shortened
 from gradverify.report.screen import UNICODE, Detail, Glyphs
@@ -46,7 +45,7 @@ def _in_every_case(cases: Iterable[CaseResult]) -> list[Uncovered]:
     shared: dict[object, set[Uncovered]] = {}
     for case in cases:
         if case.verdict not in (Verdict.SKIP, Verdict.ERROR):
-            function = case.source or (PurePath(case.spec).parent, case.function)
+            function = case.source or case.function
             entries = {*uncovered_of(case)}
             shared[function] = shared[function] & entries if function in shared else entries
     found = {entry for entries in shared.values() for entry in entries}

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gradverify.case import Case
+from gradverify.paths import shown_target
 from gradverify.problem import found_at
 from gradverify.result import CaseResult, CheckResult, Exploration, Source, Uncovered, Verdict, worst
 from gradverify.run.expectations import expected_verdict, is_as_expected, unmet_expectation, with_claim
@@ -78,7 +79,7 @@ def _result(
         id=case.id,
         spec=case.spec,
         line=case.line,
-        function=case.target.written,
+        function=shown_target(case.target),
         source=source,
         device=case.device,
         dtype=case.dtype,

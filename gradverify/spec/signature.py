@@ -207,7 +207,8 @@ def _how_to_add(parameter: Parameter, place: Place) -> str:
     """Return a hint for a missing argument of a command line; "" for one of a file."""
     if place.where.line:
         return ""
-    value = f"{parameter.name}={_VALUES.get(parameter.annotation, '0.5')}"
+    usual = "4" if place.path == "init" else "0.5"  # most arguments of constructors are sizes
+    value = f"{parameter.name}={_VALUES.get(parameter.annotation, usual)}"
     is_value = parameter.annotation in _VALUES
     tensor = "" if is_value else f"{parameter.name}:4 for a tensor of four entries, or "
     return {"inputs": f"add {tensor}{value}", "init": f"add init.{value}"}.get(place.path, "")

@@ -20,6 +20,9 @@ _NAMED_ARRAY = re.compile(r"(?P<file>.+\.(?:pt|pth|npy|npz)):(?P<name>[^:]+)", r
 def read_target(written: str, folder: Path) -> Target:
     """Return what `path.py:Name` or `package.module:Name` names; raises BadValueError where no such file is."""
     place, colon, name = written.rpartition(":")
+    if "::" in written:
+        meant = written.replace("::", ":", 1).replace("::", ".")
+        raise bad(f"expected one colon, found text '{shortened(written)}'", f"did you mean `{shortened(meant)}`?")
     if not colon or not written.isprintable():
         raise _malformed(written, folder)
     if not _is_dotted(name):

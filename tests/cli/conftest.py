@@ -99,7 +99,8 @@ class Fake:
 
 
 def case_of(result: CaseResult) -> Case:
-    target = Target(file="/ops.py", name="F", written=result.function)
+    file, _, name = result.function.rpartition(":")
+    target = Target(file=str(Path(file).absolute()), name=name, written=f"../{result.function}")
     return Case(
         id=result.id,
         draw_key=result.id,

@@ -103,6 +103,19 @@ def test_tolerances_are_kept_in_the_command_and_in_the_saved_spec(check) -> None
     assert "rtol: 1.0e-5\n" in Path("clipped.yaml").read_text(encoding="utf-8")
 
 
+def test_checks_may_be_given_with_commas_between_them(check) -> None:
+    words = ("ops.py:ClippedReLU", "x:5", "clip=1.5")
+    ran = check(*words, "--check", "contract,forward_ad", "--dtype", "float64, float32", "--json", "report.json")
+    assert ran.exit_code == 0, ran.stderr
+    cases = json.loads(Path("report.json").read_text(encoding="utf-8"))["cases"]
+    assert [case["dtype"] for case in cases] == ["float64", "float32"]
+    assert [[each["check"] for each in case["checks"]] for case in cases] == [["contract", "forward_ad"]] * 2
+    assert (
+        "--check: there is no forward_da; did you mean forward_ad?"
+        in check(*words, "--check", "contract,forward_da").stderr
+    )
+
+
 def test_a_module_with_arguments_and_a_default_passes(check) -> None:
     ran = check("ops.py:Scaled", "x:2,3", "init.size=3")
     assert (ran.exit_code, ran.stderr) == (0, "")
@@ -126,7 +139,7 @@ def test_without_any_input_the_missing_ones_are_named(check) -> None:
     assert "`size` is missing" in check("ops.py:Scaled", "x:3").stderr
     ran = check("ops.py:Scaled", "x:3", "init.sise=3")
     assert "ops.py:Scaled: init: `size` is missing" in ran.stderr
-    assert "(add init.size=0.5)" in ran.stderr
+    assert "(add init.size=4)" in ran.stderr
     assert "init.sise=3: init.sise: the constructor of `Scaled` has no parameter `sise`" in ran.stderr
     assert check("ops.py:ClippedReLU").stderr.count("is missing") == 2
 
@@ -214,6 +227,7 @@ def test_a_saved_spec_says_the_same(check) -> None:
         (case["id"], case["checks"][0]["findings"]) for case in run
     ]
     assert len(run) == 4
+    assert {case["function"] for case in (*checked, *run)} == {"ops.py:ClippedReLU"}  # from here, not from the spec
 
 
 @pytest.mark.slow

@@ -65,7 +65,6 @@ def test_other_functions_and_cases_that_did_not_run_have_no_say() -> None:
     assert texts(here, case("b", verdict=Verdict.FAIL)) == []
     plain = case("a", source=None, uncovered=(entry(),))
     assert texts(plain, case("b", source=None)) == []
-    assert len(texts(plain, case("b", source=None, spec="elsewhere/clipped_relu.yaml"))) == 1
 
 
 def test_screen_has_at_most_five_before_the_summary() -> None:
