@@ -77,7 +77,8 @@ def test_early_stopped_iteration_is_approximate_and_the_suggested_rtol_accepts_i
     assert cause == "approximate"
     assert text == (
         "4 of 8 entries that are not zero differ and no pattern in them is known; the error is at most 6e-06 of the"
-        " largest derivative, as where an iteration stops early or a small term is missing; `rtol: 2e-05` accepts it"
+        " largest derivative, as where an iteration stops early or a small term is missing; if that is meant,"
+        " `rtol: 2e-05` accepts it"
     )
     rtol = float(text.partition("`rtol: ")[2].partition("`")[0])
     assert _verdict(backward, x, rtol) is Verdict.PASS
@@ -104,6 +105,13 @@ def test_error_beside_zeros_suggests_an_atol() -> None:
     right = drawn(6, 6, seed=3).detach().tril()
     cause, text = diagnosis_of(lambda x: right @ x, lambda g, x: g @ (right + noise), drawn(6))
     assert (cause, "`atol: " in text) == ("approximate", True)
+
+
+def test_error_in_small_entries_does_not_suggest_an_rtol_that_accepts_far_larger_ones() -> None:
+    right, noise = drawn(8, 8, seed=3).detach(), 1e-6 * drawn(8, 8, seed=5).detach()
+    _, text = diagnosis_of(lambda x: right @ x, lambda g, x: g @ (right + noise), drawn(8))
+    _, even = diagnosis_of(lambda x: right @ x, lambda g, x: g @ (right * (1 + noise)), drawn(8))
+    assert ("`atol: " in text, "`rtol: " in even) == (True, True)
 
 
 @pytest.mark.parametrize("factor", [1 + 1e-5, 1 - 3e-6])

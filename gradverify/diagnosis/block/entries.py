@@ -66,6 +66,7 @@ class BlockEntries:
     zero: Tensor  # (m, n) bool: `numeric` is zero within its error bar, or the entry is left out
     left_out: Tensor  # (m, n) bool: not finite, or neither wrong nor within the tolerance
     slack: Tensor  # (m, n) error bars plus rounding; for right entries also the relative tolerance
+    allowed: Tensor  # (m, n) error bars, rounding and the relative tolerance
     sampled_wrong: tuple[Tensor, Tensor]  # rows and columns of a sample of the wrong entries
     sampled_right: tuple[Tensor, Tensor]  # the same of the right nonzero entries
     tolerated_share: float  # share of right nonzero entries whose error exceeds error bars and rounding
@@ -160,6 +161,7 @@ def entries_of(evidence: Evidence) -> BlockEntries | None:
         zero=zero,
         left_out=left_out,
         slack=slack,
+        allowed=allowed,
         sampled_wrong=_sample(wrong),
         sampled_right=_sample(right_nonzero),
         tolerated_share=int((right_nonzero & (error > rounded)).sum()) / max(1, int(right_nonzero.sum())),

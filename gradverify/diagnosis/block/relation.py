@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.model.coordinates import total
+from gradverify.core.tuning import SMALL_PART
 from gradverify.diagnosis.block.entries import BlockEntries, Ratio, explained_share, ratio_of
 from gradverify.diagnosis.block.structure import axes_of, axis_masks, is_elementwise
 from gradverify.diagnosis.naming.constants import common_value, known_constant, number_text, short_number
@@ -23,7 +24,6 @@ from gradverify.evidence import Diagnosis
 
 _SAME = 1e-6  # relative tolerance for values of one constant
 _BY_CHANCE = 1e-3  # largest chance of a coincidence for a region in which no relation is known
-_TOLERATED = 0.5  # share of right entries that only the tolerance makes right; above it, the error fades out gradually
 
 Regions = Callable[[AxisMasks], Iterable[Region]]
 
@@ -56,8 +56,18 @@ def _in_region(entries: BlockEntries, coordinates: AxisMasks, cause: str, region
     found = related(cause, count, region.text, possible, share)
     if found is not None:
         return found
-    doubtful = max(coordinates.chance(1), region.chance**2) > _BY_CHANCE or entries.tolerated_share > _TOLERATED
+    doubtful = max(coordinates.chance(1), region.chance**2) > _BY_CHANCE or _fades_out(entries, coordinates)
     return diagnosed(cause, f"{count}, exactly where {region.text}", None if doubtful else share(None))
+
+
+def _fades_out(entries: BlockEntries, coordinates: AxisMasks) -> bool:
+    """True if the errors of some wrong coordinate are hardly larger than what is allowed.
+
+    Then others may seem right because theirs are a little smaller, and no region ends there.
+    """
+    times_allowed = (entries.claimed - entries.numeric).abs() / entries.allowed
+    largest = times_allowed.nan_to_num(0.0, torch.inf).amax(1 - coordinates.axis.value)
+    return bool((largest[coordinates.wrong] < 1 / SMALL_PART).any())
 
 
 def relations(claims_nothing: bool, ratio: Ratio | None, multiple: str | None) -> Iterator[tuple[float | None, str]]:

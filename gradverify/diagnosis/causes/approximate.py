@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 
+from gradverify.core.tuning import SMALL_PART
 from gradverify.diagnosis.block.entries import BlockEntries
 from gradverify.diagnosis.naming.wording import differ_text, rounded_up
 from gradverify.evidence import Diagnosis
@@ -14,7 +13,6 @@ APPROXIMATE = "approximate"
 _SMALL = 1e-4  # times the largest entry of a row or column: a larger error is not an approximation
 _MIN_WRONG = 3  # wrong entries: with fewer, a pattern cannot be excluded
 _MIN_SHARE = 0.5  # share of the nonzero entries that have to be off by little, including those within the tolerance
-_MAX_RTOL = 1e-2  # above it, suggest an atol instead: such an rtol would accept too much
 
 
 def approximate(seen: BlockEntries) -> Diagnosis | None:
@@ -34,12 +32,10 @@ def approximate(seen: BlockEntries) -> Diagnosis | None:
     tolerated = seen.tolerated_share * (nonzero - count)
     if small + tolerated < _MIN_SHARE * nonzero:
         return None
-    relative = float((error / size)[seen.wrong].max())
-    if math.isfinite(relative) and relative <= _MAX_RTOL:
-        accepted = f"`rtol: {rounded_up(relative)}`"
-    else:
-        accepted = f"`atol: {rounded_up(seen.largest_error)}`"
+    relative, worst = float((error / size)[seen.wrong].max()), seen.largest_error
+    beside_zeros = not relative * largest <= worst / SMALL_PART  # such an rtol would accept far larger errors elsewhere
+    accepting = f"`atol: {rounded_up(worst)}`" if beside_zeros else f"`rtol: {rounded_up(relative)}`"
     text = f"{differ_text(count, nonzero, 'entries that are not zero')} and no pattern in them is known; the error is"
-    text += f" at most {rounded_up(seen.largest_error / largest)} of the largest derivative,"
+    text += f" at most {rounded_up(worst / largest)} of the largest derivative,"
     text += " as where an iteration stops early or a small term is missing"
-    return Diagnosis(cause=APPROXIMATE, explanation=f"{text}; {accepted} accepts it", share=1.0)
+    return Diagnosis(cause=APPROXIMATE, explanation=f"{text}; if that is meant, {accepting} accepts it", share=1.0)
