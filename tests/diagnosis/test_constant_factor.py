@@ -225,3 +225,11 @@ def test_an_argument_whose_powers_overflow_is_no_factor(fill: float) -> None:
     )
     assert cause == "constant-factor"
     assert "3" in text
+
+
+def test_factor_is_printed_with_the_digits_that_are_known() -> None:
+    x = drawn(8).detach().bfloat16().requires_grad_()
+    for factor, says in ((0.5, "about 0.5 × numeric"), (0.7, "about 0.7 × numeric")):
+        cause, text = diagnosis_of(torch.sin, lambda g, x, factor=factor: factor * g * x.cos(), x)
+        assert (cause, says in text) == ("constant-factor", True), text
+    assert "2.345 × numeric" in diagnosis_of(torch.sin, lambda g, x: 2.345 * g * x.cos(), drawn(8))[1]

@@ -16,7 +16,7 @@ from gradverify.core.model.coordinates import total
 from gradverify.core.tuning import SMALL_PART
 from gradverify.diagnosis.block.entries import BlockEntries, Ratio, explained_share, ratio_of
 from gradverify.diagnosis.block.structure import axes_of, axis_masks, is_elementwise
-from gradverify.diagnosis.naming.constants import common_value, known_constant, number_text, short_number
+from gradverify.diagnosis.naming.constants import common_value, known_constant, measured_text, short_number
 from gradverify.diagnosis.naming.region import AxisMasks, Region, accepted_region
 from gradverify.diagnosis.naming.variables import Axis, broadcast_along
 from gradverify.diagnosis.naming.wording import diagnosed
@@ -127,10 +127,10 @@ def claims_in_words(multiple: str | None) -> str:
     return f"analytic = {multiple}" if multiple else "analytic ≠ 0"
 
 
-def multiple_in_words(factor: float, what: str) -> str:
-    """Return the factor times `what` in words: "numeric", "-numeric" or "2 × numeric"."""
+def multiple_in_words(factor: float, what: str, accuracy: float = 0.0) -> str:
+    """Return the factor, known to a relative accuracy, times `what`: "numeric", "-numeric" or "2 × numeric"."""
     signs = {1.0: "", -1.0: "-"}
-    return f"{signs[factor]}{what}" if factor in signs else f"{number_text(factor)} × {what}"
+    return f"{signs[factor]}{what}" if factor in signs else f"{measured_text(factor, accuracy)} × {what}"
 
 
 def factor_in_words(ratio: Ratio) -> tuple[float, str]:
@@ -141,4 +141,4 @@ def factor_in_words(ratio: Ratio) -> tuple[float, str]:
     if known is not None:
         return math.copysign(known.value, ratio.value), f"{'-' if ratio.value < 0 else ''}{known.text} × numeric"
     factor = -1.0 if abs(ratio.value + 1.0) <= _SAME else ratio.value
-    return factor, multiple_in_words(factor, "numeric")
+    return factor, multiple_in_words(factor, "numeric", ratio.accuracy)

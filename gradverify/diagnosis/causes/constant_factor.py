@@ -13,7 +13,14 @@ from torch import Tensor
 from gradverify.core.model.coordinates import total
 from gradverify.diagnosis.block.entries import BlockEntries, Pattern, explained_share
 from gradverify.diagnosis.naming.arguments import ScalarPower, scalar_power
-from gradverify.diagnosis.naming.constants import Constant, common_value, known_constant, number_text, short_number
+from gradverify.diagnosis.naming.constants import (
+    Constant,
+    common_value,
+    known_constant,
+    measured_text,
+    number_text,
+    short_number,
+)
 from gradverify.diagnosis.naming.variables import Axis, broadcast_along
 from gradverify.diagnosis.naming.wording import dimensions_text, everywhere
 from gradverify.diagnosis.projections.sums import ComparedBlock
@@ -71,6 +78,7 @@ class _Factor:
     """A factor common to all entries of a block."""
 
     value: float  # exact if it is a known constant
+    accuracy: float  # relative
     known: Constant | None
     argument: ScalarPower | None  # argument or result of which it is a power
     share: float  # of the squared error that it explains
@@ -79,7 +87,7 @@ class _Factor:
     def text(self) -> str:
         """The factor as it is printed: 2, -1/3, 1.2345."""
         if self.known is None:
-            return number_text(self.value)
+            return measured_text(self.value, self.accuracy)
         return f"-{self.known.text}" if self.value < 0 else self.known.text
 
     @property
@@ -100,7 +108,8 @@ def _factor(compared: ComparedBlock) -> _Factor | None:
     share = compared.agrees(Pattern(factor=exact))
     if share is None:
         return None
-    return _Factor(value=exact, known=known, argument=scalar_power(site, exact, ratio.accuracy), share=share)
+    argument = scalar_power(site, exact, ratio.accuracy)
+    return _Factor(value=exact, accuracy=ratio.accuracy, known=known, argument=argument, share=share)
 
 
 def _mean_for_sum(compared: ComparedBlock, found: _Factor) -> Diagnosis | None:

@@ -10,6 +10,8 @@ from functools import lru_cache
 
 from torch import Tensor
 
+from gradverify.core.tuning import SMALL_PART
+
 _LARGEST = 10  # numerator, denominator and radicand
 _TRANSCENDENTAL = (
     ("ln 2", math.log(2)),
@@ -67,6 +69,16 @@ def number_text(value: float) -> str:
     short = f"{value:.6g}"
     distance = abs(abs(value) - 1.0)
     return short if abs(float(short) - value) <= 1e-3 * distance else f"{value:.12g}"
+
+
+def measured_text(value: float, accuracy: float) -> str:
+    """Return a measured value with the digits that its relative accuracy supports, as "about 0.5" if these are few."""
+    if accuracy <= _WELL:
+        return number_text(value)
+    digits = max(1, math.ceil(-math.log10(accuracy)))
+    while abs(float(f"{value:.{digits}g}") - value) > SMALL_PART * abs(abs(value) - 1.0):
+        digits += 1
+    return f"about {value:.{digits}g}"
 
 
 def common_value(values: Tensor, tolerance: float) -> float | None:
