@@ -48,7 +48,7 @@ from gradverify.diagnosis.causes.single_elements import (
 from gradverify.diagnosis.causes.straight_through import straight_through
 from gradverify.diagnosis.causes.swapped import swapped_inputs, swapped_outputs, swapped_rows
 from gradverify.diagnosis.causes.symmetrised import symmetrised
-from gradverify.diagnosis.causes.wrong_axis import wrong_axis
+from gradverify.diagnosis.causes.wrong_axis import sum_along_other_dimension, wrong_axis
 from gradverify.diagnosis.causes.wrong_branch import wrong_branch
 from gradverify.diagnosis.causes.wrong_point import wrong_point, wrong_point_in_backward
 from gradverify.diagnosis.projections.excerpt import excerpts
@@ -87,6 +87,7 @@ CAUSES: tuple[Find, ...] = (
     missing_band,
     missing_mask,
     missing_broadcast_sum,
+    sum_along_other_dimension,
     transposed,
     shifted,
     permuted,

@@ -314,6 +314,15 @@ def test_missing_conjugate_of_derivative_and_of_gradient() -> None:
     assert answers == {"output by x.imag": ("missing-conjugate", text)}
 
 
+def test_missing_conjugate_of_a_factor_of_one_input_alone() -> None:
+    z, w = (torch.randn(4, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)) for seed in (0, 1))
+    z, w = (torch.view_as_complex(each).requires_grad_() for each in (z, w))
+    answers = diagnoses_of(lambda z, w: z * w.abs(), lambda g, z, w: (g * w.abs(), (g * z).real * w.sgn()), z, w)
+    text = "what comes back from the imaginary part of output has the opposite sign: conj() is missing"
+    assert set(answers.values()) == {("missing-conjugate", text)}
+    assert len(answers) == 2
+
+
 def test_complex_gradient_with_opposite_sign_is_sign_flip() -> None:
     z = torch.randn(4, dtype=torch.complex128, generator=torch.Generator().manual_seed(0)).requires_grad_()
     answers = diagnoses_of(lambda z: z * z, lambda g, z: -2 * g * z.conj(), z)
@@ -356,6 +365,19 @@ def test_sum_along_wrong_dimension_is_wrong_axis() -> None:
         )
     cause, _ = diagnosis_of(lambda x: x.cumsum(1), lambda g, x: g.flip(0).cumsum(0).flip(0), drawn(4, 5))
     assert cause == "wrong-axis"
+
+
+@pytest.mark.parametrize(
+    ("forward", "slope"), [(lambda z: z.clone(), torch.ones_like), (torch.sin, torch.cos)], ids=["sum", "sine"]
+)
+def test_gradient_of_a_bias_summed_along_the_other_dimension_is_wrong_axis(forward: Any, slope: Any) -> None:
+    def backward(g: Tensor, x: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+        inner = g * slope(x + bias)
+        return inner, inner.sum(1)
+
+    answers = diagnoses_of(lambda x, bias: forward(x + bias), backward, drawn(5, 5), drawn(5, seed=1))
+    text = "backward sums the cotangent of output along dimension 1, and not along dimension 0"
+    assert list(answers.values()) == [("wrong-axis", text)]
 
 
 def test_parameter_with_sum_over_too_many_dimensions_is_wrong_axis() -> None:

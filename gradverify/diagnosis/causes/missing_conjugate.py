@@ -24,21 +24,19 @@ def missing_conjugate(compared: ComparedBlock) -> Diagnosis | None:
     if both is None or both.agrees(Pattern(factor=-1.0)) is not None:
         return None  # one sign in all entries is simpler
     output, gradient = both.block.of.name, both.block.wrt.name
-    conjugate = f"the gradient by {gradient} is the conjugate of what it should be"
-    unconjugated = (
-        f"the derivative of {output} by {gradient} is not conjugated: its imaginary part has the opposite sign"
-    )
-    if not _is_complex(of):
-        unconjugated = conjugate
-    elif not _is_complex(wrt):
-        unconjugated = f"what comes back from the imaginary part of {output} has the opposite sign: conj() is missing"
     by_row, by_column = (
         _conjugation_signs(part, whole).to(site.device) for part, whole in ((of, both.block.of), (wrt, both.block.wrt))
     )
-    share = both.agrees(Pattern(by_row=by_row, by_column=by_column))
-    if share is not None:
-        return diagnosed(MISSING_CONJUGATE, unconjugated, share)
-    return diagnosed(MISSING_CONJUGATE, conjugate, both.agrees(Pattern(by_column=by_column)))
+    both_ways = f"the derivative of {output} by {gradient} is not conjugated: its imaginary part has the opposite sign"
+    of_gradient = f"the gradient by {gradient} is the conjugate of what it should be"
+    of_output = f"what comes back from the imaginary part of {output} has the opposite sign: conj() is missing"
+    patterns = [(Pattern(by_row=by_row), of_output)] if _is_complex(of) else []
+    if _is_complex(wrt):
+        patterns = [(Pattern(by_column=by_column), of_gradient), *patterns]
+    if len(patterns) > 1:
+        patterns = [(Pattern(by_row=by_row, by_column=by_column), both_ways), *patterns]
+    found = (diagnosed(MISSING_CONJUGATE, text, both.agrees(pattern)) for pattern, text in patterns)
+    return next(filter(None, found), None)
 
 
 def _conjugation_signs(part: Block, whole: Block) -> Tensor:

@@ -22,9 +22,22 @@ _MAX_COUNTED = 8  # entries that count for these odds, at most
 _Matched = dict[int, int]  # dimension of the input -> dimension of the output
 
 
+def sum_along_other_dimension(seen: BlockEntries) -> Diagnosis | None:
+    """Detect a dimension of the input that backward matches with another dimension of the output than forward does."""
+    numeric, claimed = _matched_by_both(seen)
+    if numeric is None or claimed is None or numeric.keys() != claimed.keys():
+        return None
+    if sum(numeric[dim] != claimed[dim] for dim in numeric) != 1:
+        return None  # two that are exchanged are a transposition
+    dims = set(range(len(seen.block.of.shape)))
+    right, wrong = (dimensions_text(sorted(dims - set(matched.values()))) for matched in (numeric, claimed))
+    text = f"backward sums the cotangent of {seen.block.of.name} along {wrong}, and not along {right}"
+    return Diagnosis(cause=WRONG_AXIS, explanation=text, share=1.0)
+
+
 def wrong_axis(seen: BlockEntries) -> Diagnosis | None:
     """Detect claimed entries that match other dimensions of input and output than the numeric entries do."""
-    numeric, claimed = _matched(seen.block, ~seen.zero), _matched(seen.block, (seen.claimed != 0) & ~seen.left_out)
+    numeric, claimed = _matched_by_both(seen)
     if numeric is None or claimed is None or numeric == claimed:
         return None
     extra, lost = numeric.keys() - claimed.keys(), claimed.keys() - numeric.keys()
@@ -38,6 +51,11 @@ def wrong_axis(seen: BlockEntries) -> Diagnosis | None:
     else:
         return None
     return Diagnosis(cause=WRONG_AXIS, explanation=text, share=1.0)
+
+
+def _matched_by_both(seen: BlockEntries) -> tuple[_Matched | None, _Matched | None]:
+    """Return the dimensions matched by the numeric entries and by the claimed ones."""
+    return _matched(seen.block, ~seen.zero), _matched(seen.block, (seen.claimed != 0) & ~seen.left_out)
 
 
 def _matched(evidence: Evidence, entries: Tensor) -> _Matched | None:

@@ -84,8 +84,12 @@ def named_tensors(evidence: WrongBlock) -> Iterator[tuple[str, Tensor]]:
             yield block.name, numbers[block.coordinates].reshape(block.shape)
     for entry in evidence.backward.problem.bound:
         given = entry.value
-        if isinstance(given, Tensor) and given.layout is torch.strided and not given.is_complex():
+        if isinstance(given, Tensor) and _is_real_and_dense(given):
             yield entry.name, given.detach().to(device=evidence.device, dtype=torch.float64)
+
+
+def _is_real_and_dense(tensor: Tensor) -> bool:
+    return tensor.layout is torch.strided and not tensor.is_complex() and not tensor.is_quantized
 
 
 def _broadcasts(tensor: Tensor, block: Block) -> Iterator[tuple[str, Tensor]]:
