@@ -38,9 +38,9 @@ def chosen(func: Any, value: Tensor, given: Sequence[Any]) -> Tensor:
 
     `given` holds the arguments of the operation `func` that returned `value`. A sum that equals one of its terms has
     chosen it only if the other is zero; otherwise rounding has absorbed the other. Of other operations, entries are
-    compared with those at the same place first, and a few of the others with all: an operation that chose these chose
-    all of them. So did one of infinite order, as a distance that is the largest of several differences. Zeros count,
-    and numbers that are not finite.
+    compared with those at the same place first and, unless these alone are what the operation sees, a few of the others
+    with all: an operation that chose these chose all of them. So did one of infinite order, as a distance that is the
+    largest of several differences. Zeros count, and numbers that are not finite.
     """
     if func.overloadpacket in _SUMS:
         return _has_no_term(value, given)
@@ -50,11 +50,14 @@ def chosen(func: Any, value: Tensor, given: Sequence[Any]) -> Tensor:
     parts = _parts(value)
     left = (parts > 0) & (parts < math.inf)
     tensors = [each for each in given if isinstance(each, Tensor) and has_numbers(each) and each.numel()]
-    others = list(map(_parts, tensors))
+    others, pointwise = list(map(_parts, tensors)), torch.Tag.pointwise in func.tags
     for each, other in zip(tensors, others, strict=True):
-        if each.shape == value.shape and each.dtype == value.dtype:
+        if each.dtype == value.dtype and (pointwise or each.shape == value.shape):
             left &= other.to(parts.device) != parts
-    if _are_among(parts[left], others, scalars):
+    if pointwise:
+        for scalar in scalars:
+            left &= parts != scalar
+    elif _are_among(parts[left], others, scalars):
         return torch.ones(value.shape, dtype=torch.bool, device=value.device)
     return ~(left.any(dim=-1) if value.is_complex() else left)
 
@@ -69,8 +72,8 @@ def _has_no_term(value: Tensor, given: Sequence[Any]) -> Tensor:
 
 def _parts(value: Tensor) -> Tensor:
     """Return magnitudes, of the shape of `value`; of real and imaginary parts if it is complex, (*shape, 2)."""
-    plain = value.detach().resolve_conj().resolve_neg()
-    return (torch.view_as_real(plain) if plain.is_complex() else plain).abs()
+    plain = value.detach()
+    return (torch.view_as_real(plain.resolve_conj().resolve_neg()) if plain.is_complex() else plain).abs()
 
 
 def _are_among(values: Tensor, others: Sequence[Tensor], scalars: Sequence[float]) -> bool:
