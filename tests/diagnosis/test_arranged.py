@@ -318,7 +318,9 @@ def test_missing_conjugate_of_a_factor_of_one_input_alone() -> None:
     z, w = (torch.randn(4, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)) for seed in (0, 1))
     z, w = (torch.view_as_complex(each).requires_grad_() for each in (z, w))
     answers = diagnoses_of(lambda z, w: z * w.abs(), lambda g, z, w: (g * w.abs(), (g * z).real * w.sgn()), z, w)
-    text = "what comes back from the imaginary part of output has the opposite sign: conj() is missing"
+    text = (
+        "what comes back from the imaginary part of output has the opposite sign: a conj() is missing, or one too many"
+    )
     assert set(answers.values()) == {("missing-conjugate", text)}
     assert len(answers) == 2
 
@@ -378,6 +380,20 @@ def test_gradient_of_a_bias_summed_along_the_other_dimension_is_wrong_axis(forwa
     answers = diagnoses_of(lambda x, bias: forward(x + bias), backward, drawn(5, 5), drawn(5, seed=1))
     text = "backward sums the cotangent of output along dimension 1, and not along dimension 0"
     assert list(answers.values()) == [("wrong-axis", text)]
+
+
+@pytest.mark.parametrize(
+    "backward", [lambda g, x, b: (g * b, (g.T * x).sum(0)), lambda g, x, b: (g * b, (2 * g * x).sum(1))]
+)
+def test_gradient_of_a_factor_with_other_terms_is_no_wrong_axis(backward: Any) -> None:
+    answers = diagnoses_of(lambda x, b: x * b, backward, drawn(5, 5), drawn(5, seed=1))
+    assert "wrong-axis" not in {cause for cause, _ in answers.values()}
+
+
+def test_gradient_of_a_matrix_with_a_transposed_cotangent_is_transposed() -> None:
+    x = drawn(5, 5)
+    answers = diagnoses_of(lambda w, x: w @ x, lambda g, w, x: (g.T @ x.T, w.T @ g), drawn(5, 5, seed=1), x)
+    assert [cause for cause, _ in answers.values()] == ["transposed"]
 
 
 def test_parameter_with_sum_over_too_many_dimensions_is_wrong_axis() -> None:

@@ -29,7 +29,8 @@ def missing_conjugate(compared: ComparedBlock) -> Diagnosis | None:
     )
     both_ways = f"the derivative of {output} by {gradient} is not conjugated: its imaginary part has the opposite sign"
     of_gradient = f"the gradient by {gradient} is the conjugate of what it should be"
-    of_output = f"what comes back from the imaginary part of {output} has the opposite sign: conj() is missing"
+    of_output = f"what comes back from the imaginary part of {output} has the opposite sign"
+    of_output += ": conj() is missing" if not _is_complex(wrt) else ": a conj() is missing, or one too many"
     patterns = [(Pattern(by_row=by_row), of_output)] if _is_complex(of) else []
     if _is_complex(wrt):
         patterns = [(Pattern(by_column=by_column), of_gradient), *patterns]

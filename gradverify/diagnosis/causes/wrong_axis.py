@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gradverify.diagnosis.block.entries import BlockEntries
+from gradverify.diagnosis.block.entries import BlockEntries, explained
 from gradverify.diagnosis.causes.missing_term import rank_of
 from gradverify.diagnosis.naming.wording import dimensions_text
 from gradverify.evidence import Diagnosis, Evidence
@@ -23,16 +23,18 @@ _Matched = dict[int, int]  # dimension of the input -> dimension of the output
 
 
 def sum_along_other_dimension(seen: BlockEntries) -> Diagnosis | None:
-    """Detect a dimension of the input that backward matches with another dimension of the output than forward does."""
+    """Detect the gradient of a broadcast input that is right in each term, and summed along another dimension.
+
+    Each output then depends on one element of the input, and backward adds its term to another element.
+    """
     numeric, claimed = _matched_by_both(seen)
-    if numeric is None or claimed is None or numeric.keys() != claimed.keys():
+    dims, others = (set(range(len(block.shape))) for block in (seen.block.wrt, seen.block.of))
+    if numeric is None or claimed is None or not numeric.keys() == claimed.keys() == dims or numeric == claimed:
         return None
-    if sum(numeric[dim] != claimed[dim] for dim in numeric) != 1:
-        return None  # two that are exchanged are a transposition
-    dims = set(range(len(seen.block.of.shape)))
-    right, wrong = (dimensions_text(sorted(dims - set(matched.values()))) for matched in (numeric, claimed))
+    right, wrong = (dimensions_text(sorted(others - set(matched.values()))) for matched in (numeric, claimed))
+    term = seen.numeric.sum(1, keepdim=True)
     text = f"backward sums the cotangent of {seen.block.of.name} along {wrong}, and not along {right}"
-    return Diagnosis(cause=WRONG_AXIS, explanation=text, share=1.0)
+    return explained(seen, torch.where(seen.claimed != 0, term, 0.0), WRONG_AXIS, text)
 
 
 def wrong_axis(seen: BlockEntries) -> Diagnosis | None:
