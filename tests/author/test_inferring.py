@@ -84,6 +84,93 @@ class Turned(Function):
         return turned(g, cos, -sin), None, None
 
 
+class Depthwise(Function):
+    "For x (batch, channels, length) and w (channels, width). Square matrices fit too, by broadcasting."
+
+    @staticmethod
+    def forward(ctx, x, w, bias, padding=1):
+        ctx.save_for_backward(x, w)
+        ctx.padding = padding
+        padded = functional.pad(x, (padding, padding))
+        return (padded.unfold(-1, w.shape[-1], 1) * w[None, :, None]).sum(-1) + bias[None, :, None]
+
+    @staticmethod
+    def backward(ctx, g):
+        x, w = ctx.saved_tensors
+        padding, width, length = ctx.padding, w.shape[-1], g.shape[-1]
+        padded = functional.pad(x, (padding, padding))
+        of_padded = g.new_zeros(*x.shape[:2], x.shape[-1] + 2 * padding)
+        for i in range(width):
+            of_padded[..., i : i + length] += g * w[None, :, None, i]
+        of_w = torch.stack([(g * padded[..., i : i + length]).sum((0, 2)) for i in range(width)], -1)
+        return of_padded[..., padding : padding + x.shape[-1]], of_w, g.sum((0, 2)), None
+
+
+class Instance(Function):
+    "For x (batch, channels, length); without training, an x of one dimension runs too, by broadcasting."
+
+    @staticmethod
+    def forward(ctx, x, gamma, beta, running_mean, running_var, training=True, momentum=0.1, eps=1e-5):
+        if training:
+            mean, var = x.mean(-1, keepdim=True), x.var(-1, unbiased=False, keepdim=True)
+            running_mean.lerp_(mean.mean(0)[:, 0], momentum)
+            running_var.lerp_(var.mean(0)[:, 0], momentum)
+        else:
+            mean, var = running_mean[None, :, None], running_var[None, :, None]
+        ctx.training, scale = training, (var + eps).rsqrt()
+        whitened = (x - mean) * scale
+        ctx.save_for_backward(whitened, scale, gamma)
+        return whitened * gamma[None, :, None] + beta[None, :, None]
+
+    @staticmethod
+    def backward(ctx, g):
+        whitened, scale, gamma = ctx.saved_tensors
+        d = g * gamma[None, :, None]
+        if ctx.training:
+            d = d - d.mean(-1, keepdim=True) - whitened * (d * whitened).mean(-1, keepdim=True)
+        return d * scale, (g * whitened).sum((0, 2)), g.sum((0, 2)), None, None, None, None, None
+
+
+class Channels(Function):
+    "Right for x (batch, channels, length) and channels of a number that no inputs try."
+
+    @staticmethod
+    def forward(ctx, x, weight):
+        if x.dim() > 1 and x.shape[1] != 11:
+            raise ValueError("x has 11 channels")
+        ctx.save_for_backward(x, weight)
+        return x * weight[None, :, None]
+
+    @staticmethod
+    def backward(ctx, g):
+        x, weight = ctx.saved_tensors
+        return g * weight[None, :, None], (g * x).sum((0, 2))
+
+
+class Switch(Function):
+    "Without `wide`, an x of two dimensions runs, which is tried first."
+
+    @staticmethod
+    def forward(ctx, x, wide=True):
+        if x.dim() != (3 if wide else 2):
+            raise ValueError("another number of dimensions")
+        return 2 * x
+
+    @staticmethod
+    def backward(ctx, g):
+        return 2 * g, None
+
+
+class Never(Switch):
+    "The default accepts no inputs."
+
+    @staticmethod
+    def forward(ctx, x, wide=True):
+        if wide:
+            raise ValueError("not yet")
+        return 2 * x
+
+
 def turned(x, cos, sin):
     cos, sin = cos[None, :, None, :], sin[None, :, None, :]
     first, second = x.chunk(2, -1)
@@ -105,7 +192,8 @@ def inferred(module: Path, name: str) -> Inferred:
 def shapes(found: Inferred) -> list[list[int]]:
     """Return the shapes of the inputs in numbers."""
     assert not found.reason
-    return [[found.dims.get(size, size) for size in value["shape"]] for value in found.inputs.values()]
+    tensors = [value for value in found.inputs.values() if isinstance(value, dict)]
+    return [[found.dims.get(size, size) for size in value["shape"]] for value in tensors]
 
 
 @pytest.mark.parametrize(("name", "expected"), [("Gated", [[3, 4], [3, 4]]), ("Cell", [[3], [1]])])
@@ -121,6 +209,44 @@ def test_a_sum_that_is_always_left_to_autograd_is_inferred(module: Path) -> None
 def test_a_function_that_autograd_refuses_is_inferred(module: Path) -> None:
     x, matrix = shapes(inferred(module, "Exchanged"))
     assert x[-1] == matrix[-1]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("Depthwise", [[2, 3, 4], [3, 4], [3]]),
+        ("Instance", [[2, 3, 4], [3], [3], [3], [3]]),
+    ],
+)
+def test_shapes_that_need_no_broadcasting_are_preferred_to_smaller_ones(
+    module: Path, name: str, expected: list[list[int]]
+) -> None:
+    assert shapes(inferred(module, name))[: len(expected)] == expected
+
+
+def test_shapes_that_fit_by_broadcasting_alone_are_a_draft(module: Path) -> None:
+    found = inferred(module, "Channels")
+    said = (
+        "could not infer x, weight: where backward ran, forward broadcast the inputs to more dimensions and gradients"
+    )
+    assert found.reason.startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("Instance", {"training": True, "momentum": 0.1, "eps": 1e-5}),
+        ("Depthwise", {"padding": 1}),
+        ("Switch", {"wide": True}),
+        ("Never", {"wide": False}),
+    ],
+)
+def test_defaults_are_kept_where_forward_accepts_any_inputs_with_them(
+    module: Path, name: str, values: dict[str, object]
+) -> None:
+    inputs = inferred(module, name).inputs
+    assert {key: inputs[key] for key in values} == values
+    assert "shape" in inputs["x"]
 
 
 @pytest.mark.slow

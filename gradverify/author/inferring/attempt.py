@@ -34,8 +34,9 @@ class Tried:
     gradients: int = 0  # inputs that get one
     without: int = 0  # tensors of numbers that get none
     fits: bool = True  # False if autograd sums a gradient that has more entries than its input
+    broadcast: bool = False  # an output has more dimensions than every input
     finite: bool = True  # False if both ran, but not all numbers are finite
-    rejected: bool = False  # autograd refuses what backward returned, and forward did not broadcast its inputs
+    rejected: bool = False  # autograd refuses what backward returned
     why: str = ""  # what was wrong, as a predicate
 
     @property
@@ -88,12 +89,13 @@ def _differentiated(problem: Problem) -> Tried:
         return Tried(ran=False, why="returned no tensor with a gradient")
     if not 0 < sum(output.numel() for output in outputs) <= _MOST_OUTPUTS:
         return Tried(ran=False, why="returned no entries, or too many")
+    broadcast = max(output.dim() for output in outputs) > max(each.tensor.dim() for each in problem.primals)
     with torch.no_grad(), recorded_exchanges(custom_nodes(tape)) as exchanges:
         try:
             found = vjp(problem, tape, [torch.ones_like(output) for output in outputs])
         except Rejected as error:
-            is_broadcast = max(output.dim() for output in outputs) > max(each.tensor.dim() for each in problem.primals)
-            return Tried(ran=False, rejected=not is_broadcast, why=f"{error.stage} raised {_text(error.original)}")
+            why = f"{error.stage} raised {_text(error.original)}"
+            return Tried(ran=False, broadcast=broadcast, rejected=True, why=why)
     gradients = [each for each in found if each is not None]
     if not gradients:
         return Tried(ran=False, why="returned no gradient")
@@ -103,6 +105,7 @@ def _differentiated(problem: Problem) -> Tried:
         gradients=len(gradients),
         without=len(found) - len(gradients),
         fits=not any(map(is_summed, exchanges)),
+        broadcast=broadcast,
         finite=finite,
         why="" if finite else "returned numbers that are not finite",
     )

@@ -37,6 +37,7 @@ class Choice:
 
     cost: int  # the lower, the likelier
     value: Any  # as a spec has it, with sizes by name in `shape`; LEFT_OUT for the default
+    departs: bool = False  # from a default that is a value
 
 
 def kinds_of(subject: Subject) -> dict[Kind, int]:
@@ -115,13 +116,14 @@ def _guessed(named: Kind | None, subject: Subject) -> dict[Kind, int]:
 
 def _from_default(subject: Subject, default: Any) -> Iterator[Choice]:
     if isinstance(default, bool):
-        yield from (Choice(cost=0, value=default), Choice(cost=2, value=not default))
+        yield from (Choice(cost=0, value=default), Choice(cost=2, value=not default, departs=True))
     elif isinstance(default, int | float | str):
         yield Choice(cost=0, value=default)
         if not isinstance(default, str):  # an operator of torch drops arguments that have their default
-            yield Choice(cost=2, value=default + 1 if isinstance(default, int) else 1.5 * default or 0.5)
+            other = default + 1 if isinstance(default, int) else 1.5 * default or 0.5
+            yield Choice(cost=2, value=other, departs=True)
         words = words_for(subject.name, subject.uses.choices) if isinstance(default, str) else ()
-        yield from (Choice(cost=2, value=word) for word in words if word != default)
+        yield from (Choice(cost=2, value=word, departs=True) for word in words if word != default)
     else:
         yield Choice(cost=0, value=LEFT_OUT)
 

@@ -29,6 +29,9 @@ _OTHER_DTYPES = (
 )
 _NO_GPU = "active drivers"  # in what Triton raises without one
 _FIRST = 20.0  # seconds for the first try
+_DOUBTFUL = (
+    "where backward ran, forward broadcast the inputs to more dimensions and gradients had other shapes than inputs"
+)
 _PLAIN_TENSOR: Mapping[str, Any] = {"shape": []}
 
 
@@ -54,7 +57,7 @@ def _infer(question: Question, function: Any) -> Inferred:
             again = _searched(replace(question, seconds=question.seconds / 2), function, subjects, other)
             record, dtype = (again, other) if again.best is not None else (record, dtype)
     best = record.best if record.best is not None and record.best.has_dimensions else record.rejected or record.best
-    if best is None:
+    if best is None or best.is_doubtful:
         return Inferred(inputs=_drafted(subjects), reason=_reason(subjects, record))
     return _named(question, function, best, dtype)
 
@@ -148,5 +151,7 @@ def _reason(subjects: Sequence[Subject], record: Record) -> str:
     common = [why for why, _ in record.errors.most_common()] or ["was never called"]
     why = next((each for each in common if _NO_GPU in each), common[0])  # only right shapes come as far as a kernel
     tries = "1 try" if record.tries == 1 else f"{record.tries:,} tries"
+    if record.best is not None:
+        return with_advice(f"could not infer {names}: {_DOUBTFUL}, in {tries}")
     verb = why if why.split()[0] in ("forward", "backward", "gradverify") else f"forward {why}"
     return with_advice(f"could not infer {names}: {verb}, in {tries}")

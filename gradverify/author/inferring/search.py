@@ -37,9 +37,22 @@ class Success:
 
     inputs: Inputs  # with sizes by name
     table: Mapping[str, int]  # the sizes
+    base: Shape  # of the largest tensor
     score: int
     fits: bool  # True if every gradient has the shape of its input
     is_whole: bool  # True if every tensor of numbers gets a gradient
+    broadcast: bool  # True if an output has more dimensions than every input
+    departs: bool  # True if some default is not kept
+
+    @property
+    def is_doubtful(self) -> bool:
+        """True if a gradient does not fit and forward broadcast its inputs: nobody may have meant these shapes."""
+        return self.broadcast and not self.fits
+
+    @property
+    def is_meant(self) -> bool:
+        """True if other numbers of dimensions need not be tried."""
+        return not self.is_doubtful and not self.departs
 
     @property
     def has_dimensions(self) -> bool:
@@ -59,7 +72,10 @@ class Record:
 
 
 def search(subjects: Sequence[Subject], attempt: Try, record: Record) -> None:
-    """Try inputs and keep the best in `record`. Raises OutOfTime."""
+    """Try inputs and keep the best in `record`. Raises OutOfTime.
+
+    Inputs that are hardly those that were meant are kept while others are tried, for one round.
+    """
     most = _most(subjects)
     for limit in _ROUNDS:
         ranks = _ranks(subjects)
@@ -69,8 +85,11 @@ def search(subjects: Sequence[Subject], attempt: Try, record: Record) -> None:
                 rank = next((hint for hint in record.hints if hint in pending), pending[0])
                 pending.remove(rank)
                 _search_at(subjects, BASES[rank], table, limit, most, attempt, record)
-                if record.best is not None:
+                if record.best is not None and record.best.is_meant:
+                    _try_distinct_sizes(subjects, BASES[rank], record.best, attempt, record)
                     return
+        if record.best is not None and not record.best.is_doubtful:
+            return
 
 
 def unmakeable(subjects: Sequence[Subject]) -> tuple[Subject, ...]:
@@ -114,25 +133,67 @@ def _search_at(
         left -= 1
         given = {each.name: choice.value for each, choice in zip(subjects, combination, strict=True)}
         inputs = {name: value for name, value in given.items() if value is not LEFT_OUT}
-        first = record.best is None
-        _try_with_values(inputs, table, attempt, record)
-        if record.best is not None:
+        first = record.best is None or not record.best.is_meant
+        departs = any(choice.departs for choice in combination)
+        _try_with_values(inputs, base, table, attempt, record, departs=departs)
+        if record.best is not None and record.best.is_meant:
             if record.best.score >= most and record.best.is_whole and record.best.fits:
                 return
             left = _MORE if first else left
 
 
-def _try_with_values(inputs: Inputs, table: Mapping[str, int], attempt: Try, record: Record) -> None:
+def _try_distinct_sizes(
+    subjects: Sequence[Subject], base: Shape, square: Success, attempt: Try, record: Record
+) -> None:
+    """Try inputs like those that ran where sizes are equal: a transposed gradient does not show there."""
+    if len(set(square.table.values())) == len(square.table):
+        return
+    table = TABLES[0]
+    wanted = {name: _form(value) for name, value in square.inputs.items()}
+    choices = [
+        [choice for choice in choices_of(each, base, table) if _form(choice.value) == wanted.get(each.name, LEFT_OUT)]
+        for each in subjects
+    ]
+    distinct = Record()
+    for combination in islice(_likeliest_first(choices), _MORE if all(choices) else 0):
+        given = {each.name: choice.value for each, choice in zip(subjects, combination, strict=True)}
+        inputs = {name: value for name, value in given.items() if value is not LEFT_OUT}
+        _try_with_values(inputs, base, table, attempt, distinct, departs=square.departs)
+        found = distinct.best
+        if found is not None and (found.score, found.fits) == (square.score, square.fits) and found.is_meant:
+            record.best = found
+            return
+
+
+def _form(value: Any) -> Any:
+    """Return what a value has in common with those of other shapes that have as many dimensions."""
+    if not isinstance(value, dict) or "shape" not in value:
+        return value
+    return len(value["shape"]), "integers" in value, "bernoulli" in value
+
+
+def _try_with_values(
+    inputs: Inputs, base: Shape, table: Mapping[str, int], attempt: Try, record: Record, *, departs: bool
+) -> None:
     """Try inputs; where that leads to numbers that are not finite, others in the same shapes."""
     for values in ({}, *_VALUES):
         varied = {name: _with_values(value, values) for name, value in inputs.items()}
         tried = attempt(varied, table)
         record.tries += 1
+        success = Success(
+            inputs=varied,
+            table=table,
+            base=base,
+            score=tried.score,
+            fits=tried.fits,
+            is_whole=tried.without == 0,
+            broadcast=tried.broadcast,
+            departs=departs,
+        )
         if tried.ran:
-            record.best = _better(record.best, _success(varied, table, tried))
-        if tried.rejected and record.rejected is None:
-            refused = _success(varied, table, tried)
-            record.rejected = refused if refused.has_dimensions else None
+            record.best = _better(record.best, success)
+        if tried.rejected and not tried.broadcast and record.rejected is None:
+            record.rejected = success if success.has_dimensions else None
         if tried.why:
             record.errors[tried.why] += 1
             record.hints += (hint for hint in _hinted(tried.why) if hint not in record.hints)
@@ -140,17 +201,21 @@ def _try_with_values(inputs: Inputs, table: Mapping[str, int], attempt: Try, rec
             return
 
 
-def _success(inputs: Inputs, table: Mapping[str, int], tried: Tried) -> Success:
-    return Success(inputs=inputs, table=table, score=tried.score, fits=tried.fits, is_whole=tried.without == 0)
-
-
 def _better(best: Success | None, other: Success) -> Success:
-    """Return the inputs that show more; if both show the same, those that forward need not broadcast.
+    """Return the inputs that were more likely meant, else those that show more, else those that need no broadcasting.
 
-    Those have more dimensions: with fewer in the other inputs, a sum that backward leaves to autograd would not show.
+    The latter have more dimensions: with fewer in the other inputs, a sum that backward leaves to autograd would not
+    show. Of two sizes, the first tried stays unless the other is more likely meant.
     """
-    if best is None or other.score != best.score:
-        return other if best is None or other.score > best.score else best
+    if best is None:
+        return other
+    one, two = ((not each.is_doubtful, not each.departs) for each in (best, other))
+    if one != two:
+        return other if two > one else best
+    if (other.base, other.table) != (best.base, best.table):
+        return best
+    if other.score != best.score:
+        return other if other.score > best.score else best
     before, after = (_dimensions(each.inputs) for each in (best, other))
     is_larger = all(after.get(name, 0) >= dimensions for name, dimensions in before.items())
     return other if other.fits and not best.fits and is_larger else best
@@ -169,8 +234,12 @@ def _tensors(value: Any) -> list[Mapping[str, Any]]:
 def _with_values(value: Any, values: Mapping[str, Any]) -> Any:
     if isinstance(value, list):
         return [_with_values(each, values) for each in value]
-    is_plain = isinstance(value, dict) and value.keys() == {"shape"}
-    return {**value, **values} if is_plain else value
+    return {**value, **values} if _is_plain(value) else value
+
+
+def _is_plain(value: Any) -> bool:
+    """Return True for a tensor of which the shape alone is said."""
+    return isinstance(value, dict) and value.keys() == {"shape"}
 
 
 def _hinted(why: str) -> Iterator[int]:
@@ -179,6 +248,29 @@ def _hinted(why: str) -> Iterator[int]:
 
 
 def _likeliest_first(choices: Sequence[Sequence[Choice]]) -> Iterator[tuple[Choice, ...]]:
+    """Yield combinations of one choice each: the likeliest, those of tensors that are alike, the rest by total cost."""
+    first = [tuple(each[0] for each in choices), *_alike(choices)]
+    yield from first
+    yield from (each for each in _by_cost(choices) if each not in first)
+
+
+def _alike(choices: Sequence[Sequence[Choice]]) -> list[tuple[Choice, ...]]:
+    """Return combinations in which several tensors have the same shape, the likeliest of any first.
+
+    Four tensors with an entry for each channel are as likely as one, and their costs add up.
+    """
+    tensors = [number for number, each in enumerate(choices) if _is_plain(each[0].value)][1:]
+    found: dict[Shape, dict[int, Choice]] = {}
+    for number in tensors:
+        for choice in choices[number]:
+            if _is_plain(choice.value):
+                found.setdefault(choice.value["shape"], {})[number] = choice
+    several = [each for each in found.values() if len(each) > 1]
+    several.sort(key=lambda each: min(choice.cost - choices[number][0].cost for number, choice in each.items()))
+    return [tuple(each.get(number, some[0]) for number, some in enumerate(choices)) for each in several]
+
+
+def _by_cost(choices: Sequence[Sequence[Choice]]) -> Iterator[tuple[Choice, ...]]:
     """Yield combinations of one choice each, in the order of their total cost."""
     start = (0,) * len(choices)
     heap = [(sum(each[0].cost for each in choices), start)]

@@ -65,6 +65,7 @@ def _weights(base: Shape) -> Iterator[Costly]:
             (1, base[1:2]),
             (1, ("m", base[1], *(3 for _ in base[2:]))),
             (2, ("m", base[1], *(1 for _ in base[2:]))),
+            (2, base[1:]),
         )
     yield from ((2, ()), (2, (1,)), (3, base[:1]))
 
