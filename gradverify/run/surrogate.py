@@ -15,13 +15,20 @@ from torch import Tensor
 
 from gradverify.case import Case, Settings, TorchGradcheck
 from gradverify.checks import gradcheck
+from gradverify.checks.failures import failed_call
+from gradverify.checks.reference.error_model import precision_of
+from gradverify.checks.reference.evaluate import with_wide_inputs
+from gradverify.checks.reference.own_gradient import wrong_gradient
 from gradverify.checks.registry import run_check
 from gradverify.core.model.problem import Problem, fresh, named_tensors
+from gradverify.core.model.tape import record
 from gradverify.errors import USER_ERRORS, EvaluationError, InputError, SurrogateError
 from gradverify.evidence import Diagnose
-from gradverify.result import CheckResult, Finding
+from gradverify.result import CheckResult, Finding, Verdict
 from gradverify.run.build import build
 from gradverify.run.load import load
+
+_UNCLEAR = "it does not say which gradient is meant; leave out what it detaches and the rounding"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +37,7 @@ class Surrogate:
 
     written: str  # as the spec names it
     problem: Problem
+    plain: Problem  # the surrogate alone, with its own backward
 
 
 def surrogate_of(case: Case, problem: Problem) -> Surrogate | None:
@@ -45,17 +53,23 @@ def surrogate_of(case: Case, problem: Problem) -> Surrogate | None:
     return Surrogate(
         written=case.surrogate.written,
         problem=replace(problem, function=function, finer=finer, output=""),
+        plain=other,
     )
 
 
 def gradcheck_against(surrogate: Surrogate, settings: Settings, diagnose: Diagnose) -> CheckResult:
     """Return gradcheck's result, with the surrogate's name in its message and in every finding with elements.
 
-    torch's own gradcheck is not run.
+    If backward differs from a surrogate whose own gradient is not its derivative, as with a detached part, that is the
+    only finding. torch's own gradcheck is not run.
     """
     against = f"held against the derivative of {surrogate.written}"
     settings = replace(settings, torch_gradcheck=TorchGradcheck.NEVER)
     result = run_check(gradcheck.NAME, surrogate.problem, settings, diagnose)
+    compared = result.method is not None and result.verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE)
+    if compared and (why := _wrong_gradient(surrogate, settings.seed)):
+        text = f"{surrogate.written} has a gradient that is not its derivative, so that {_UNCLEAR}: {why}"
+        return failed_call(gradcheck.NAME, surrogate.problem, EvaluationError("surrogate", SurrogateError(text)))
     torch_result = result.torch
     if torch_result is not None:
         torch_result = replace(
@@ -67,6 +81,18 @@ def gradcheck_against(surrogate: Surrogate, settings: Settings, diagnose: Diagno
         findings=tuple(_with_prefix(finding, against) for finding in result.findings),
         torch=torch_result,
     )
+
+
+def _wrong_gradient(surrogate: Surrogate, seed: int) -> str:
+    """Return what is wrong with the gradient that torch gives the surrogate, "" if it is right or torch gives none."""
+    plain = with_wide_inputs(surrogate.plain)
+    try:
+        if not any(output.tensor.requires_grad for output in record(plain).outputs):
+            return ""
+        precision = precision_of([primal.tensor.dtype for primal in surrogate.problem.primals])
+        return wrong_gradient(surrogate.problem, plain, precision, seed)
+    except EvaluationError:
+        return ""
 
 
 def _with_prefix(finding: Finding, against: str) -> Finding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,12 @@ def shorter(v, beta):
 
 def single(v, beta):
     return v.float()
+
+def detached(x):
+    return x + (x.round() - x).detach()
+
+def without_graph(x):
+    return torch.from_numpy(x.detach().numpy() * 2)
 
 def raises(v, beta):
     raise ValueError("no soft spike")
@@ -205,3 +212,37 @@ def test_a_surrogate_that_raises_is_an_error_with_its_line(tmp_path: Path) -> No
     assert finding.message.startswith("surrogate raised ValueError: no soft spike (")
     assert finding.message.endswith(" in raises)")
     assert result.checks[2].verdict is Verdict.PASS  # contract does not call the surrogate
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_a_surrogate_that_detaches_its_rounding_is_an_error_that_says_so(tmp_path: Path, dtype: str) -> None:
+    found = gradcheck(run(tmp_path, "Round", "detached", "{x: {shape: [2, 3]}}", f"dtypes: [{dtype}]\n"))
+    (finding,) = found.findings
+    assert (found.verdict, finding.code) == (Verdict.ERROR, "GV908")
+    assert finding.message.startswith(
+        "ops.py:detached has a gradient that is not its derivative, so that it does not say"
+    )
+
+
+@pytest.mark.parametrize("surrogate", ["without_graph", "clip"])
+def test_beside_a_surrogate_without_a_gradient_or_with_a_right_one_a_wrong_backward_fails(
+    tmp_path: Path, surrogate: str
+) -> None:
+    found = gradcheck(run(tmp_path, "Round", surrogate, "{x: {values: [-2.0, 0.3, 2.0]}}"))
+    assert (found.verdict, found.findings[0].code) == (Verdict.FAIL, "GV101")
+
+
+@pytest.mark.parametrize(("mask", "verdict"), [(" * ((v > low) & (v < high))", Verdict.PASS), ("", Verdict.FAIL)])
+def test_the_quantiser_in_the_docs_passes_and_one_without_its_mask_fails(
+    tmp_path: Path, mask: str, verdict: Verdict
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "spec.md").read_text(encoding="utf-8")
+    blocks = dict(re.findall(r"```(\w+)\n((?:(?!```).)*FakeQuant.*?)```", page, re.DOTALL))
+    (tmp_path / "ops").mkdir()
+    code = blocks["python"].replace(" * ((v > low) & (v < high))", mask)
+    (tmp_path / "ops" / "quant.py").write_text(code, encoding="utf-8")
+    (tmp_path / "quant.yaml").write_text(blocks["yaml"], encoding="utf-8")
+    reading = read_paths([tmp_path / "quant.yaml"])
+    assert not reading.errors
+    (case,) = expand(reading.specs)
+    assert gradcheck(run_case(case)).verdict is verdict
