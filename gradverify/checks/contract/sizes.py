@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from gradverify.checks.contract.forward_run import same_outputs
 from gradverify.checks.contract.subject import Subject, gradients_of, graph_at, new_graph
-from gradverify.checks.contract.wording import failure, raised, remark
+from gradverify.checks.contract.wording import raised, remark
 from gradverify.core.model.tape import Tape
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding
@@ -46,6 +46,7 @@ class _Counted(TorchDispatchMode):  # type: ignore[no-untyped-call]
 def findings(subject: Subject) -> Iterator[Finding]:
     """GV413: if forward accepts a dimension of size 1 or 0, backward does too; fixed sizes are not tested.
 
+    A remark: the inputs have other sizes, forward may not be meant for these, and backward says so by raising.
     A kernel that does not check its arguments reads out of bounds if these no longer fit. So nothing is tested beside
     fixed indices, nor a size that a fixed argument has or is. An iteration that ends once a mean is small never ends if
     that is the mean of nothing, nan: a forward that goes on for too long is broken off.
@@ -59,12 +60,12 @@ def findings(subject: Subject) -> Iterator[Finding]:
     found = dict.fromkeys(size for primal in subject.primals for size in primal.tensor.shape)
     sizes = [size for size in found if size > 1 and size not in kept][:_MAX_SIZES]
     most = max(_LEAST, _LONGER * _operations(subject)) if sizes else 0
-    for small, judge in ((1, failure), (0, remark)):
+    for small in (1, 0):
         for size in sizes:
             error = _error(subject, size, small, most)
             if error is not None and error.stage == "backward" and _is_free(subject, size, most):
                 text = f"dimensions of size {size} have size {small}, which forward accepts"
-                yield judge("GV413", f"{raised(error)}, where {text}")
+                yield remark("GV413", f"{raised(error)}, where {text}")
                 return
 
 
