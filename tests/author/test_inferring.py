@@ -249,6 +249,12 @@ def test_defaults_are_kept_where_forward_accepts_any_inputs_with_them(
     assert "shape" in inputs["x"]
 
 
+def test_a_tensor_that_forward_writes_to_and_has_no_gradient_is_not_differentiated(module: Path) -> None:
+    inputs = inferred(module, "Instance").inputs
+    tensors = {name: value.get("requires_grad", True) for name, value in inputs.items() if isinstance(value, dict)}
+    assert tensors == {"x": True, "gamma": True, "beta": True, "running_mean": False, "running_var": False}
+
+
 @pytest.mark.slow
 def test_shapes_that_are_broadcast_and_refused_are_not_inferred(module: Path) -> None:
     """With an x of one dimension, forward runs and backward does not: that says nothing of a right function.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +30,11 @@ class Subject:
     @property
     def name(self) -> str:
         return self.parameter.name
+
+    @property
+    def is_state(self) -> bool:
+        """True for a tensor that forward writes to and backward has no gradient for, such as running statistics."""
+        return not self.has_gradient and any(re.fullmatch(r"[a-z]\w*_", each) for each in self.uses.of_tensor)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +137,8 @@ def _from_default(subject: Subject, default: Any) -> Iterator[Choice]:
 def _values(kind: Kind, subject: Subject, base: Shape, table: Mapping[str, int]) -> Iterable[tuple[int, Any]]:
     """Yield values of a kind, each with its cost."""
     if kind in _DRAWN:
-        return ((cost, {"shape": shape}) for cost, shape in _of_rank(shapes_of(kind, base), subject.uses.rank))
+        more = {"requires_grad": False} if subject.is_state else {}
+        return ((cost, {"shape": shape, **more}) for cost, shape in _of_rank(shapes_of(kind, base), subject.uses.rank))
     sizes = [table[size] if isinstance(size, str) else size for size in base] or [1]
     whole: Mapping[Kind, Iterable[tuple[int, Any]]] = {
         Kind.INDICES: index_shapes(base, sizes),

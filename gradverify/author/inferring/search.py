@@ -238,8 +238,8 @@ def _with_values(value: Any, values: Mapping[str, Any]) -> Any:
 
 
 def _is_plain(value: Any) -> bool:
-    """Return True for a tensor of which the shape alone is said."""
-    return isinstance(value, dict) and value.keys() == {"shape"}
+    """Return True for a tensor of normal numbers."""
+    return isinstance(value, dict) and "shape" in value and value.keys() <= {"shape", "requires_grad"}
 
 
 def _hinted(why: str) -> Iterator[int]:
