@@ -25,12 +25,13 @@ from gradverify.core.model.magnitudes import any_set
 
 LONG_STEP = 2.0**-6  # of the length scale: a step so large that noise hardly matters
 FIRST = 2.0**-12  # first step along a direction, relative to the length scale
-_CLOSER = (2.0**-17, 2.0**-22, 2.0**-26)  # first steps if that one is too long
+CLOSER_STEPS = (2.0**-14, 2.0**-26, 2.0**-34)  # first steps if larger ones are too long
 SUM_ROUNDING = 1e-9  # rounding error of a sum over the entries of a row, relative to its terms
 DISTANCE = 2.0**-18  # of nearby points from the point, relative to the length scale
 ASIDE = 2.0**-3  # relative distance of nearby points from the line or the rank that they are put at
 RANKS = 128  # ranks among other inputs that some inputs are put at
 STEP = 2.0**-30  # of the differences at nearby points, short enough to stay inside one smooth piece
+SAME_DERIVATIVE = 1e-4  # of the sum of the terms: derivatives of pieces that differ by less are the same
 
 
 def directional_derivative(sampled: Sampler, noise: Noise, direction: Tensor, first: float) -> Estimate:
@@ -65,7 +66,7 @@ def sum_differs_near_point(
     if not any_set(off):
         return off
     closer = []
-    for first in _CLOSER:
+    for first in CLOSER_STEPS:
         if first < torch.finfo(torch.float32).eps:  # all samples may round to the same number
             noise = replace(noise, level=noise.upper_level)
         closer.append(directional_derivative(sampled, noise, direction, first))

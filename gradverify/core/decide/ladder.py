@@ -32,13 +32,11 @@ from gradverify.core.estimate.tableau import coarse_steps, every_second, fine_st
 from gradverify.core.forward.noise import Noise, at_least, rounding_only
 from gradverify.core.forward.sampler import Sampler, outputs_near
 from gradverify.core.model.magnitudes import any_set
-from gradverify.core.tuning import CANCELLATION_UNITS, CLEARLY_ABOVE, CLEARLY_LESS, LOST_UNITS
+from gradverify.core.tuning import CANCELLATION_UNITS, CLEARLY_ABOVE, CLEARLY_LESS, CONVINCING, LOST_UNITS
 
 RUNGS = 32  # steps of a ladder, about: how many samples of it are held
-_AGREES = 0.5  # of the claim: a difference this near agrees with it, any other contradicts it
 _HIGH_NOISE = 2.0**24  # units of rounding: only noise above this may be variation of the function
 _TOO_STEEP = 2.0**10  # times the largest observed change: a steeper claim, over the largest step, is too steep
-_FEW_STEPS = 5  # fine steps that are needed to refute a claim
 
 
 def judge_by_largest_steps(context: JudgingContext, chosen: Tensor) -> tuple[Judged, Tensor]:
@@ -215,10 +213,10 @@ def _is_too_steep_to_refute(
     steep = (rise[:, 0].abs() > _TOO_STEEP * change) & (numeric.abs() < CLEARLY_LESS * claimed.abs())
     fine = (rise.abs() <= CLEARLY_LESS * torch.fmin(noise, change).unsqueeze(1)) & ~is_vanished(samples)
     significant = rise.abs() > LOST_UNITS * sampled.unit * sampled.value.abs()
-    agrees = (central_differences(samples) - claimed.unsqueeze(1)).abs() <= _AGREES * claimed.abs().unsqueeze(1)
+    agrees = (central_differences(samples) - claimed.unsqueeze(1)).abs() <= CLEARLY_LESS * claimed.abs().unsqueeze(1)
     supports = fine & significant & agrees
     twice = (supports[:, 1:] & supports[:, :-1]).any(dim=1)
-    return high_noise & steep & (twice | (fine.sum(dim=1) < _FEW_STEPS))
+    return high_noise & steep & (twice | (fine.sum(dim=1) < CONVINCING))
 
 
 def _may_be_variation(sampled: Sampler, noise: Tensor) -> Tensor:

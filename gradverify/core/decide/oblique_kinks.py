@@ -14,18 +14,24 @@ import torch
 from torch import Tensor
 
 from gradverify.core.decide.context import JudgingContext
-from gradverify.core.decide.directional import ASIDE, DISTANCE, RANKS, STEP, at_ranks, directional_derivatives_at
-from gradverify.core.decide.subgradients import ABOVE_NOISE
+from gradverify.core.decide.directional import (
+    ASIDE,
+    DISTANCE,
+    RANKS,
+    SAME_DERIVATIVE,
+    STEP,
+    at_ranks,
+    directional_derivatives_at,
+)
 from gradverify.core.decide.verdict import Code, Judged, Reason, decide
 from gradverify.core.estimate.column_groups import sum_by_column, value_of_column
+from gradverify.core.estimate.samples import BAR_FACTOR
 from gradverify.core.forward.sampler import first_cotangent, outputs_near
 from gradverify.core.model.coordinates import zero_outside
 from gradverify.core.model.magnitudes import all_set, any_set
-from gradverify.core.tuning import CLEARLY_ABOVE, CLEARLY_LESS, EXAMINED_GROUPS
+from gradverify.core.tuning import ALIKE, CLEARLY_ABOVE, CLEARLY_LESS, EXAMINED_GROUPS
 
 _PAIRS = 6  # pairs of random directions tested for additivity
-_KINKED = 1e-3  # of the largest derivative: pieces whose derivatives differ by more meet at a kink
-_ALIKE = 1.5  # factor by which their differences may change closer by, where those of a smooth function vanish
 _CLOSER = 2.0**-8  # of a distance: where it is examined first, and how much closer the gap of a kink has to last
 
 
@@ -56,7 +62,7 @@ def _examined(
     has_several_inputs = (context.column_groups.column_of >= 0).sum(dim=0) > 1
     wrong = selected & (judged.code == Code.MISMATCH) & has_several_inputs
     # A kink that an axis shows may join more pieces than its two, as for differences of sorted inputs.
-    large = judged.error > _KINKED * context.claimed.abs().amax(dim=0)
+    large = judged.error > SAME_DERIVATIVE * context.claimed.abs().amax(dim=0)
     accused = wrong & (~judged.kinked | judged.bent & large)
     claimed, column_of = context.claimed[chosen], context.column_groups.column_of[chosen]
     accused &= (column_of < first_cotangent(context.sampled)) & claimed.isfinite()  # nan is no slope of a piece
@@ -76,7 +82,7 @@ def _examined(
         low, high = (slope / length for slope in _range_of_slopes(context, along, places, factor))
         if int(peers.sum()) >= RANKS:  # the one rank at which this input counts may not have been tried
             not_examined |= (column_of == column) & (low == 0) & (high == 0)
-        margin = judged.allowed + _noise_effect(context, ABOVE_NOISE, length, factor)
+        margin = judged.allowed + _noise_effect(context, BAR_FACTOR, length, factor)
         inside = (claimed >= low - margin) & (claimed <= high + margin) & (high - low > margin)
         found = accused & inside & (column_of == column)
         if any_set(found):  # closer by, smooth variation is smaller, and the slopes of the pieces are the same
@@ -84,7 +90,7 @@ def _examined(
             again.set_state(state)
             places = _neighbours(context, column, again, peers)
             near_low, near_high = _range_of_slopes(context, along, places, factor, CLEARLY_LESS)
-            found &= high - low <= _ALIKE * (near_high - near_low) / length
+            found &= high - low <= ALIKE * (near_high - near_low) / length
         at_kink |= found
     rules = [
         (accused & ~judged.kinked & not_examined, Reason.POSSIBLE_OBLIQUE_KINK),
@@ -127,12 +133,12 @@ def _gap(context: JudgingContext, one: Tensor, other: Tensor, step: float) -> tu
         for direction in (one, other, one + other)
     ]
     gap, steepest = slopes[0] + slopes[1] - slopes[2], torch.stack(slopes).abs().amax(dim=0)
-    return gap, gap.abs() > _KINKED * steepest + ABOVE_NOISE * context.noise.level / step
+    return gap, gap.abs() > SAME_DERIVATIVE * steepest + BAR_FACTOR * context.noise.level / step
 
 
 def _are_alike(one: Tensor, other: Tensor) -> Tensor:
     """True where two numbers have one sign and differ by at most a factor."""
-    alike = (one.abs() <= _ALIKE * other.abs()) & (other.abs() <= _ALIKE * one.abs())
+    alike = (one.abs() <= ALIKE * other.abs()) & (other.abs() <= ALIKE * one.abs())
     return alike & (one * other > 0)
 
 

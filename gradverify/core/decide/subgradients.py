@@ -17,21 +17,25 @@ from torch import Tensor
 
 from gradverify.core.decide.compare import NEGLIGIBLE
 from gradverify.core.decide.context import JudgingContext, focused
-from gradverify.core.decide.directional import ASIDE, DISTANCE, RANKS, STEP, at_ranks, directional_derivatives_at
+from gradverify.core.decide.directional import (
+    ASIDE,
+    DISTANCE,
+    RANKS,
+    SAME_DERIVATIVE,
+    STEP,
+    at_ranks,
+    directional_derivatives_at,
+)
 from gradverify.core.decide.verdict import Code, Judged, Parts, Reason, decide
 from gradverify.core.estimate.column_groups import disjoint_rows, spread_to_entries
 from gradverify.core.estimate.samples import BAR_FACTOR
 from gradverify.core.forward.sampler import output_indices, outputs_near
 from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.magnitudes import TINY, any_set
-from gradverify.core.tuning import NEARBY_POINTS
+from gradverify.core.tuning import CLEARLY_ABOVE, NEARBY_POINTS
 
 _DIRECTIONS = 3  # random directions, besides those of all kinked coordinates and of all coordinates
-_SAME_DERIVATIVE = 1e-4  # of the sum of the terms: derivatives of pieces that differ by less are the same
-_CLEARLY_WRONG = 30.0  # times the tolerated difference between pieces: a claim off by more belongs to no piece
-ABOVE_NOISE = 8.0  # times the noise: least significant difference
 _GROUPS = 4  # groups of rows without a common input that are examined
-_CONFIRMATIONS = 4  # points on each side of each line through the point at which a wrong row is confirmed
 _ROWS = 4096  # outputs examined
 
 
@@ -109,12 +113,12 @@ def _suspects(near: JudgingContext, kinked: Tensor, generator: torch.Generator) 
     size = torch.maximum(sizes, steepest).maximum(least.unsqueeze(1) * reach).clamp(min=TINY)
     noise = (near.noise.level.unsqueeze(1) / (STEP * size)).amax(dim=1)
     usable = torch.isfinite(found).flatten(1).all(dim=1) & torch.isfinite(claimed).all(dim=1) & torch.isfinite(noise)
-    same = _SAME_DERIVATIVE + ABOVE_NOISE * torch.where(usable, noise, 0.0)
+    same = SAME_DERIVATIVE + BAR_FACTOR * torch.where(usable, noise, 0.0)
     found = torch.where(usable[:, None, None], found / size.unsqueeze(1), 0.0)
     error = torch.where(usable.unsqueeze(1), claimed / size - found.mean(dim=1), 0.0)
     centred = found - found.mean(dim=1, keepdim=True)
     same_and_wrong = (centred.abs().amax(dim=1) <= same.unsqueeze(1)) & (
-        error.abs() > _CLEARLY_WRONG * same.unsqueeze(1)
+        error.abs() > CLEARLY_ABOVE * same.unsqueeze(1)
     )
     alone = torch.diag_embed(torch.where(same_and_wrong, error, 0.0))  # (rows, q, q) one direction each
     for weights in (alone[:, 0], alone[:, -1], _combined(centred, error, same)):
@@ -135,7 +139,7 @@ def _rows_wrong_along(
     `negligible` (rows,) is that of `_Row`.
     """
     length, columns = near.lengths.nonzero, near.column_groups.column_of
-    wrong = (misfit > _CLEARLY_WRONG).nonzero().squeeze(1)
+    wrong = (misfit > CLEARLY_ABOVE).nonzero().squeeze(1)
     for number in wrong[misfit[wrong].argsort(descending=True, stable=True)].tolist():
         concerned = kinked[:, number] if weights[number, -1] == 0 else columns[:, number] >= 0
         chosen = concerned.nonzero().squeeze(1)
@@ -222,9 +226,9 @@ def _confirmed(near: JudgingContext, group: Sequence[_Row], generator: torch.Gen
         DISTANCE * (sign * line + ASIDE * random_magnitudes(length, generator))
         for line in (claims, signs, equal, direction)
         for sign in (1, -1)
-        for _ in range(_CONFIRMATIONS)
+        for _ in range(NEARBY_POINTS // 2)
     ]
-    displacements += [DISTANCE * random_magnitudes(length, generator) for _ in range(2 * _CONFIRMATIONS)]
+    displacements += [DISTANCE * random_magnitudes(length, generator) for _ in range(NEARBY_POINTS)]
     sampled = focused(near, torch.tensor([row.index for row in group], device=length.device)).sampled
     one_sided = [(outputs_near(sampled, sign * STEP * direction) - sampled.value) / (sign * STEP) for sign in (1, -1)]
     # If many inputs are tied, as for a quantile, most pieces depend on other inputs than those of the group.
@@ -238,10 +242,10 @@ def _confirmed(near: JudgingContext, group: Sequence[_Row], generator: torch.Gen
         terms = near.claimed[row.chosen, row.index] * row.direction
         size = max(float(terms.abs().sum()), float(derivatives.abs().max()), row.negligible)
         noise = float(near.noise.level[row.index]) / (STEP * row.length)
-        tolerance = _SAME_DERIVATIVE * size + ABOVE_NOISE * noise
+        tolerance = SAME_DERIVATIVE * size + BAR_FACTOR * noise
         rise, claimed_rise = float(derivatives.mean()), float(terms.sum())
         constant = float(derivatives.max() - derivatives.min()) <= tolerance
-        if constant and abs(claimed_rise - rise) > _CLEARLY_WRONG * tolerance:
+        if constant and abs(claimed_rise - rise) > CLEARLY_ABOVE * tolerance:
             yield _WrongRow(row=row, rise=rise, claimed=claimed_rise, unsure=tolerance)
 
 

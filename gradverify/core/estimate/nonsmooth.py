@@ -63,7 +63,6 @@ _CANCELLED = 4.0  # units of rounding, relative to the steepest slope nearby, th
 _MIDDLE = (2.0**-15, 2.0**-5)  # of the first step: neither as long as the input's scale nor within one stair
 _FLOAT32_STAIR = LOST_UNITS * torch.finfo(torch.float32).eps  # of the output: higher stairs are not those of float32
 _SLIGHT = 1e-3  # of the larger slope: greatest gap between the slopes of a kink that curvature hides
-_SETTLED = 0.05  # relative to the bend: with smaller bars, two one-sided derivatives make a kink
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +116,7 @@ def classify_ladder(
     edge = ~finite.any(dim=1)
     torn = at_last_flagged(shape.rough, flagged_or_next(shape.torn).double()).bool()
     jump = nonsmooth & torn & is_steady(shape.rough, largest_changes(sampled, samples))
-    settled = (left.bar + right.bar) < _SETTLED * size
+    settled = (left.bar + right.bar) < SMALL_PART * size
     kink = nonsmooth & ~jump & settled & ~edge & is_steady(shape.rough, shape.size)
     inside = sharpest((left, right))  # at an edge of the domain, the side inside it
     reach = samples.forth.expand_as(shape.size)

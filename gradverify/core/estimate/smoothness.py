@@ -25,14 +25,11 @@ from gradverify.core.estimate.samples import (
 from gradverify.core.estimate.tableau import MEASURABLE
 from gradverify.core.forward.sampler import Sampler
 from gradverify.core.model.magnitudes import TINY, finite_size, last_set, suffix_maximum
-from gradverify.core.tuning import CLEARLY_ABOVE, LOST_UNITS, SEVERAL
+from gradverify.core.tuning import ALIKE, CANCELLATION_UNITS, CLEARLY_ABOVE, CONVINCING, LOST_UNITS, SEVERAL
 
 _BENT = 0.25  # power of h: if S falls more slowly, the function is not smooth
 _TORN = -0.5  # power of h: if S or a one-sided quotient grows faster, the function is not continuous
 _CALM = 0.7  # power of h: if S falls at least as fast, the function is smooth
-_LARGER = 2.0**14  # times the input's contribution: how large an intermediate number may be
-_STEADY = 5  # rungs over which the bend of a kink or the height of a jump is constant
-_SAME = 2.0  # largest ratio of sizes that count as constant
 _NEAR, _FAR = 4, 10  # rungs beyond the stair that are examined
 _EVEN = 2.0**-6  # largest relative difference of two slopes that count as equal
 LOW = 2.0**-7  # largest width of a stair, relative to the largest step, if both sides change at near rungs;
@@ -40,7 +37,6 @@ LOW = 2.0**-7  # largest width of a stair, relative to the largest step, if both
 _LAST = 2.0**-4  # largest width, relative to the largest step, of the last stair before an infinity
 _FLIGHT = 20.0  # length of staircase examined, in units of the smallest step that changes the output on both sides
 _OFF = 1.5  # times the smallest change: largest deviation of a staircase from its slope
-_SMOOTHLY = 64.0  # largest growth of a smooth deviation from one step to the next: h² gives 16
 _ONWARDS = 16.0  # largest growth at the step after a jump; an exponential grows by more
 
 
@@ -112,10 +108,10 @@ def is_steady(rough: Tensor, size: Tensor) -> Tensor:
     neither. The last rough rung itself is left out, because the kink or jump may lie close to the end of that step.
     """
     order, last = torch.arange(size.shape[1], device=size.device).view(1, -1, 1), last_set(rough)
-    before = (order < last) & (order >= last - _STEADY)
+    before = (order < last) & (order >= last - CONVINCING)
     largest = torch.where(before, size, 0.0).amax(dim=1)
     smallest = torch.where(before, size, torch.inf).amin(dim=1)
-    return (largest <= _SAME * smallest) & (before.sum(dim=1) == _STEADY)
+    return (largest <= ALIKE * smallest) & (before.sum(dim=1) == CONVINCING)
 
 
 def largest_changes(sampled: Sampler, samples: Samples) -> Tensor:
@@ -172,7 +168,7 @@ def rounding_jump(sampled: Sampler, samples: Samples, level: Tensor, slope: Esti
     # Beyond the longest step nothing is known: a deviation that began before it may grow without limit.
     beyond = torch.where(deviates[:, 1:].any(dim=1, keepdim=True), torch.inf, deviation[:, :1])
     after = torch.cat([beyond, deviation[:, :-1]], dim=1)
-    sudden = deviates & (deviation > _SMOOTHLY * before) & (after <= _ONWARDS * deviation)
+    sudden = deviates & (deviation > CLEARLY_ABOVE * before) & (after <= _ONWARDS * deviation)
     first = last_set(sudden)  # the finest step with a sudden increase
     size = deviation.gather(1, first).squeeze(1)
     step = samples.forth.expand_as(deviation).gather(1, first).squeeze(1)
@@ -187,7 +183,7 @@ def _inside(sampled: Sampler, samples: Samples, own: Tensor) -> Tensor:
     The number may be larger than the contribution of the input to it. Its rounding error at the point is the same for
     all steps, and so looks like a jump.
     """
-    return _LARGER * sampled.unit * own.unsqueeze(1) * central_differences(samples).abs()
+    return CANCELLATION_UNITS**2 * sampled.unit * own.unsqueeze(1) * central_differences(samples).abs()
 
 
 def _lasting(flags: Tensor) -> Tensor:

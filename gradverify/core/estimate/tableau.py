@@ -24,6 +24,7 @@ from gradverify.core.estimate.samples import (
 )
 from gradverify.core.forward.sampler import Sampler
 from gradverify.core.model.magnitudes import TINY, LengthScales, any_set, last_set, suffix_maximum, suffix_minimum
+from gradverify.core.tuning import CONVINCING
 
 HALVINGS = 8  # rungs a factor of two apart; the later ones are a factor of four apart
 COARSE = 2.0**-20  # end of the coarse part of the ladder, relative to the larger length scale
@@ -32,9 +33,7 @@ _FINEST = 28  # rungs at the end that are always a factor of four apart
 _BRIDGE = 32  # largest number of rungs before them, further apart if a coordinate is tiny beside others
 _ORDERS = 5  # columns of the tableau beyond the first
 _ALIKE = (0.9, 1.15)  # ratio of successive changes, per log of the step, that counts as constant
-_LASTS = 6  # such ratios in a row: noise does not produce so many by accident
 _TO_THE_END = 1000.0  # number of rungs, at most, that a drift may go on for, down to the smallest float
-_DOUBT = 3.0  # times its noise: error that a difference may have without contradicting others
 MEASURABLE = 5.0  # times the noise: smaller differences are not measurable
 _ROUGHLY = 1e-2  # relative to the kink's bend: a smaller bar shows on which side of the kink the point lies
 _LAST_RUNGS, _GROWTH = 4, 4.0  # rungs, factor: a quotient that has a limit grows by less
@@ -152,16 +151,16 @@ def _drift(difference: Tensor, lengths: Tensor) -> Tensor:
     Differences proportional to the logarithm of the step never converge, for example those of x log(x + 1e-300) at 0.
     """
     zero = torch.zeros_like(difference[:, 0])
-    if difference.shape[1] < _LASTS + 2:
+    if difference.shape[1] < CONVINCING + 2:
         return zero
     change = difference.diff(dim=1) / lengths.log().diff(dim=1)
     ratio = change[:, 1:] / change[:, :-1]
     low, high = _ALIKE
-    drifting = ((ratio >= low) & (ratio <= high)).unfold(1, _LASTS, 1).all(dim=-1)
+    drifting = ((ratio >= low) & (ratio <= high)).unfold(1, CONVINCING, 1).all(dim=-1)
     if not any_set(drifting):
         return zero
     size = difference.diff(dim=1).abs()
-    return torch.where(drifting, size[:, _LASTS:], 0.0).amax(dim=1)
+    return torch.where(drifting, size[:, CONVINCING:], 0.0).amax(dim=1)
 
 
 def _top(lengths: LengthScales) -> Tensor:
@@ -180,7 +179,7 @@ def _envelope(difference: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
     The error of a difference is assumed to be at most twice its distance from the coarser one before it, an
     overestimate for errors of any order in h, plus a multiple of its noise.
     """
-    doubt = 2 * difference.diff(dim=1).abs() + _DOUBT * noise[:, 1:]
+    doubt = 2 * difference.diff(dim=1).abs() + MEASURABLE * noise[:, 1:]
     return _narrowed(difference, torch.cat([torch.full_like(doubt[:, :1], torch.inf), doubt], dim=1))
 
 

@@ -39,7 +39,7 @@ _LARGE_FALL = 30.0  # an estimate that falls by more was not noise: order 3 of a
 MAX_FALL = 4.0  # noise seldom falls by more from one spacing to the next
 _CLEAR_SCORE = 3.0  # score of two large falls in a row, or three small ones: a single one may be samples on one stair
 _FALL_TO_STAIR = 1e5  # an estimate that falls by more reached one stair: order 5 of a smooth function falls by 1024
-_MIN_SPACINGS = 3  # spacings that are always tried
+MIN_SPACINGS = 3  # spacings that are always tried, and finer ones at which stairs must show too
 _RELIABLE = 1e-5  # times the output: sampling continues while the estimate is larger, above the noise of float32
 _LARGE_NOISE = 256.0  # times the rounding of the largest output: larger noise is measured at smaller spacings
 SAFETY = 8.0  # times the standard deviation, which is the smallest of three estimates: gives a bound
@@ -108,7 +108,7 @@ def noise_from_samples(sampled: Sampler, direction: Tensor, samples: Tensor) -> 
         after_drop = torch.where(dropped, estimate, after_drop)
         persistent |= dropped & ~fell_before & (reduction > 0)
         falling = estimate * 2 * MAX_FALL < torch.fmax(previous, before_previous)
-        uncertain = falling | (estimate > _RELIABLE * size) | (reduction < _MIN_SPACINGS)
+        uncertain = falling | (estimate > _RELIABLE * size) | (reduction < MIN_SPACINGS)
         is_open &= uncertain & (estimate > threshold) & ~on_stair
         previous, before_previous = estimate, previous
     upper = level = pooled(sampled, torch.where(level < torch.inf, level, rounding))

@@ -19,13 +19,11 @@ from gradverify.core.model.limits import HELD
 from gradverify.core.model.magnitudes import all_set, equal_or_nan, identical, scales
 from gradverify.core.model.problem import NARROW, Primal, Problem
 from gradverify.core.model.tape import Tape, record
-from gradverify.core.tuning import EXPLAINED, INPUT_EPS
+from gradverify.core.tuning import CONVINCING, EXPLAINED, INPUT_EPS
 from gradverify.errors import EvaluationError
 
 _BACK = 0.49  # of the gap to the next number: so far a number rounds back, and from the rest of the gap on to the next
-_PERTURBED = 0.5  # probability that an entry is perturbed in a trial
 _TRIALS, _OF_FEW, _FEW = 4, 24, 16  # trials at each of three points: 4, or 24 with fewer than 16 outputs
-_MIN_CHANGES = 6  # changes of outputs at the next numbers, at least: so many steps of a staircase there are no accident
 _MAX_DIFFERENCE = 32.0  # eps of the largest output, by which the two forwards may differ
 
 
@@ -131,7 +129,7 @@ def _rounds(sampled: Sampler, block: Block, dtype: torch.dtype) -> bool:
         outputs, outputs_rounded = _at_values(sampled, block, torch.stack([original, rounded]))
         if not identical(outputs_rounded, outputs):
             return False
-        perturbed = torch.rand(trials, len(rounded), generator=generator).to(rounded.device) < _PERTURBED
+        perturbed = torch.randint(2, (trials, len(rounded)), generator=generator).bool().to(rounded.device)
         gap = torch.where(perturbed, _gap_to_next(rounded, dtype), 0.0)
         below, above, at_next = (
             _at_values(sampled, block, rounded + share * gap) for share in (_BACK, 1.0 - _BACK, 1.0)
@@ -139,7 +137,7 @@ def _rounds(sampled: Sampler, block: Block, dtype: torch.dtype) -> bool:
         if not (identical(below, outputs.expand_as(below)) and identical(above, at_next)):
             return False
         changes += int(((at_next != outputs) & at_next.isfinite()).sum())
-    return changes >= _MIN_CHANGES
+    return changes >= CONVINCING
 
 
 def _gap_to_next(number: Tensor, dtype: torch.dtype) -> Tensor:

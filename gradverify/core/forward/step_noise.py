@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from gradverify.arithmetic.noisy import amplification
-from gradverify.core.forward.noise import MAX_FALL, Noise, direction_of, noise_along, pooled, share_of
+from gradverify.core.forward.noise import MAX_FALL, MIN_SPACINGS, Noise, direction_of, noise_along, pooled, share_of
 from gradverify.core.forward.sampler import Sampler, moved
 from gradverify.core.model.magnitudes import LengthScales
 from gradverify.core.tuning import CLEARLY_ABOVE
@@ -22,7 +22,6 @@ from gradverify.core.tuning import CLEARLY_ABOVE
 Measure = Callable[[Callable[[], Tensor], Tensor], Tensor]
 
 SPACINGS = tuple(2.0**-k for k in range(3, 20))  # times the length scale: spacings at which rounding may show
-RUN = 3  # finer steps, or finer spacings, at which a stair must show too
 SMALL_STEP = 2.0**-20  # step of all inputs, relative to their length
 
 
@@ -60,7 +59,7 @@ def _persistent(levels: Tensor, most: float) -> Tensor:
     next three, because a single estimate may be too small by chance.
     """
     levels = levels.nan_to_num(0.0, 0.0, 0.0)
-    finer = levels.unfold(0, RUN, 1).median(dim=2).values[1:]
+    finer = levels.unfold(0, MIN_SPACINGS, 1).median(dim=2).values[1:]
     levels = levels[: len(finer)]
     return torch.where((levels <= MAX_FALL * finer) & (levels <= most), levels, 0.0).amax(dim=0)
 

@@ -12,7 +12,7 @@ from torch import Generator, Tensor
 from gradverify.core.backward.vjps import row
 from gradverify.core.decide.compare import SIGNIFICANT
 from gradverify.core.decide.context import MeasuredProblem
-from gradverify.core.decide.directional import LONG_STEP, directional_derivative
+from gradverify.core.decide.directional import CLOSER_STEPS, LONG_STEP, directional_derivative
 from gradverify.core.estimate.richardson import DEPTH
 from gradverify.core.estimate.samples import BAR_FACTOR, NOISE_FACTOR, Estimate
 from gradverify.core.forward.sampler import Sampler, magnitudes
@@ -22,7 +22,6 @@ from gradverify.core.model.magnitudes import TINY, all_set, any_set, finite_size
 from gradverify.core.tuning import RESULT_UNITS, SMALL_PART
 
 _VECTORS = 2  # random vectors of each kind: two kinds of cotangents, and directions in length scales
-_SMALLER_STEPS = (2.0**-14, 2.0**-26, 2.0**-34)  # of the length scale: first steps if larger ones are spoilt
 _ROUNDING = 1e-12  # of the root sum of squares of the terms: rounding in backward
 TERM_ROUNDING = RESULT_UNITS * torch.finfo(torch.float64).eps  # of the sum of the terms' magnitudes: the same
 _SMALL = 1e-3  # of a sum: rounding of the outputs up to which a sum can be called close
@@ -144,7 +143,7 @@ def sum_difference(sums: RandomSums, direction: Tensor, known: Estimate | None =
     """
     found = sum_difference_at(sums, direction, LONG_STEP, known)
     sharp = _SHARP * found.size
-    for first in _SMALLER_STEPS:
+    for first in CLOSER_STEPS:
         if not found.differs and all_set(found.bar <= sharp):
             break
         closer = sum_difference_at(sums, direction, first)
@@ -185,7 +184,7 @@ def best_slope(
     best = found = known or directional_derivative(sampled, noise, direction, LONG_STEP)
     bar = _bar_of_sums(cotangents, best)
     least = float((squares @ noise.level.square()).sqrt().sum()) * NOISE_FACTOR * 2.0 ** (DEPTH - 2)  # times the step
-    for first in _SMALLER_STEPS:
+    for first in CLOSER_STEPS:
         size = float((squares @ found.value.nan_to_num(0.0, 0.0, 0.0).square()).sqrt().sum())
         if bar <= max(_SHARP * size, least / first):
             break
