@@ -61,15 +61,23 @@ def run_forward(subject: Subject) -> ForwardRun:
 def snapshot(tensor: Tensor) -> Tensor | None:
     """Return a copy of the bytes of a tensor's values, uint8; None if they cannot be read."""
     values = entries_of(tensor)
-    return None if values is None else _copied_bytes(values)
+    try:
+        return None if values is None else _copied_bytes(values)
+    except RuntimeError:  # not implemented on its device
+        return None
 
 
 def differs(tensor: Tensor, before: Tensor | None) -> bool:
-    """True if a tensor has other bytes than its snapshot, or its memory was freed since."""
+    """True if a tensor has other bytes than its snapshot, or its memory was freed since; False if torch cannot tell."""
     if before is None:
         return False
+    if is_freed(tensor):
+        return True
     after = entries_of(tensor)
-    return is_freed(tensor) or (after is not None and not torch.equal(_copied_bytes(after), before))
+    try:
+        return after is not None and not torch.equal(_copied_bytes(after), before)
+    except RuntimeError:  # a tensor on `meta` has no values
+        return False
 
 
 def _copied_bytes(values: Tensor) -> Tensor:

@@ -169,3 +169,12 @@ def test_saved_mask_overwritten_by_backward_fails() -> None:
             return ctx.saved_tensors[0].data.mul_(g).clone(), None
 
     assert failing(contract(Masked.apply, X, torch.full_like(X, 3.0).detach())) == {"GV402"}
+
+
+@pytest.mark.parametrize("checks", [("contract",), None], ids=["contract", "all"])
+def test_input_without_values_is_not_watched(checks: tuple[str, ...] | None) -> None:
+    x = torch.randn(3, dtype=torch.float64, requires_grad=True)
+    like = torch.ones(2, device="meta")
+    options = {} if checks is None else {"checks": checks}
+    result = gradverify.verify(lambda x, like: 2 * x, (x, like), **options)  # type: ignore[arg-type]
+    assert result.verdict is Verdict.PASS
