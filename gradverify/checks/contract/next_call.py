@@ -19,16 +19,15 @@ def fixed_overwritten(subject: Subject, code: str, number: int, tensor: Tensor) 
     It fails if the next call with this tensor has other outputs or gradients. If these are the same, the tensor may be
     state or an output buffer, and the finding is a remark.
     """
-    name = subject.problem.fixed.originals[number].name
+    wrt, *others = subject.problem.fixed.originals[number].names
+    name = f"{wrt} (also given as {', '.join(others)})" if others else wrt
     by = "forward" if code == "GV401" else "backward"
     if is_freed(tensor):
-        return failure(
-            code, f"{by} frees the memory of {name}, which the caller still holds: work on a clone", wrt=name
-        )
+        return failure(code, f"{by} frees the memory of {name}, which the caller still holds: work on a clone", wrt=wrt)
     says = f"{by} modifies {name} in place, and the next call with it"
     if _next_call_differs(subject, number, tensor):
-        return failure(code, f"{says} computes something else: work on a clone", wrt=name)
-    return remark(code, f"{says} computes the same: right for state and buffers, else work on a clone", wrt=name)
+        return failure(code, f"{says} computes something else: work on a clone", wrt=wrt)
+    return remark(code, f"{says} computes the same: right for state and buffers, else work on a clone", wrt=wrt)
 
 
 def _next_call_differs(subject: Subject, number: int, tensor: Tensor) -> bool:

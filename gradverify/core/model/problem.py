@@ -47,11 +47,22 @@ class Bound:
     value: float | Tensor
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """One tensor that is not differentiated, and every argument that it is."""
+
+    names: tuple[str, ...]
+    tensor: Tensor
+
+
 @dataclass(slots=True, kw_only=True)
 class Fixed:
-    """The tensors that are not differentiated; mutable. At every call, forward gets a copy of each that is not held."""
+    """The tensors that are not differentiated; mutable. At every call, forward gets a copy of each that is not held.
 
-    originals: tuple[Named, ...] = ()
+    A tensor given as two arguments is one tensor in every call too.
+    """
+
+    originals: tuple[Given, ...] = ()
     held: dict[int, Tensor] = field(default_factory=dict)  # passed instead of copies, by the id of the original
 
 
@@ -121,14 +132,13 @@ def bind(
     values = [value for _, value in slots]
     plain = not keywords and all(isinstance(value, Tensor) and value.requires_grad for value in values)
     bound = tuple(entry for slot, value in slots for entry in _bound(slot, value))
-    fixed = Fixed(originals=tuple(entry for slot, value in slots for entry in _not_differentiated(slot, value)))
+    fixed = Fixed(originals=_given([entry for slot, value in slots for entry in _not_differentiated(slot, value)]))
 
     def with_arguments(given: Sequence[Any]) -> Callable[..., Any]:
         def call(*tensors: Tensor) -> Any:
             replacements = iter(tensors)
-            filled = [
-                map_tensors(value, lambda tensor: _argument_for(tensor, replacements, fixed.held)) for value in given
-            ]
+            copies = dict(fixed.held)
+            filled = [map_tensors(value, lambda tensor: _argument_for(tensor, replacements, copies)) for value in given]
             return function(*filled[: len(args)], **dict(zip(keywords, filled[len(args) :], strict=True)))
 
         return call
@@ -137,7 +147,8 @@ def bind(
     function = _late_bound(function)
     of_primals = function if plain else with_arguments(values)  # the arguments are the primals, in order
     coarse = any(isinstance(entry.value, Tensor) and entry.value.dtype in NARROW for entry in bound)
-    finer = with_arguments([map_tensors(value, _in_float64) for value in values]) if coarse else None
+    wide: dict[int, Tensor] = {}
+    in_float64 = [map_tensors(value, lambda tensor: _in_float64(tensor, wide)) for value in values] if coarse else []
     return Problem(
         name=called,
         function=of_primals,
@@ -146,7 +157,7 @@ def bind(
         fixed=fixed,
         outputs=outputs,
         seed=seed,
-        finer=finer,
+        finer=with_arguments(in_float64) if coarse else None,
     )
 
 
@@ -274,19 +285,34 @@ def _not_differentiated(name: str, value: Any) -> list[Named]:
     return [entry for entry in named_tensors(name, value) if not entry.tensor.requires_grad]
 
 
-def _argument_for(tensor: Tensor, replacements: Iterator[Tensor], held: Mapping[int, Tensor]) -> Tensor:
+def _given(entries: Sequence[Named]) -> tuple[Given, ...]:
+    tensors = {id(entry.tensor): entry.tensor for entry in entries}
+    return tuple(
+        Given(names=tuple(entry.name for entry in entries if entry.tensor is tensor), tensor=tensor)
+        for tensor in tensors.values()
+    )
+
+
+def _argument_for(tensor: Tensor, replacements: Iterator[Tensor], copies: dict[int, Tensor]) -> Tensor:
+    """Return what forward gets for a tensor; `copies` are those of this call, by the id of the original."""
     if tensor.requires_grad:
         return next(replacements)
-    return held[id(tensor)] if id(tensor) in held else _copy(tensor)
+    if id(tensor) not in copies:
+        copies[id(tensor)] = _copy(tensor)
+    return copies[id(tensor)]
 
 
 def _copy(tensor: Tensor) -> Tensor:
     return copied(tensor) if is_special(tensor) or why_unreadable(tensor) else fresh(tensor)
 
 
-def _in_float64(tensor: Tensor) -> Tensor:
-    unchanged = tensor.requires_grad or tensor.dtype not in NARROW or tensor.is_mkldnn or is_special(tensor)
-    return tensor if unchanged else tensor.double()
+def _in_float64(tensor: Tensor, done: dict[int, Tensor]) -> Tensor:
+    """Return a tensor in float64 if it has fewer digits, the same one for the same tensor; `done` are those so far."""
+    if tensor.requires_grad or tensor.dtype not in NARROW or tensor.is_mkldnn or is_special(tensor):
+        return tensor
+    if id(tensor) not in done:
+        done[id(tensor)] = tensor.double()
+    return done[id(tensor)]
 
 
 def _selected(problem: Problem, outputs: list[Named]) -> tuple[Named, ...]:

@@ -178,3 +178,28 @@ def test_input_without_values_is_not_watched(checks: tuple[str, ...] | None) -> 
     options = {} if checks is None else {"checks": checks}
     result = gradverify.verify(lambda x, like: 2 * x, (x, like), **options)  # type: ignore[arg-type]
     assert result.verdict is Verdict.PASS
+
+
+class Two(Function):
+    """x·b, which adds 1 to a."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, a: Tensor, b: Tensor) -> Tensor:
+        a.add_(1)
+        ctx.save_for_backward(b.clone())
+        return x * b
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None, None]:
+        return g * ctx.saved_tensors[0], None, None
+
+
+def test_one_tensor_given_twice_is_one_tensor_in_every_call() -> None:
+    m = torch.ones(5, dtype=torch.float64)
+    result = contract(Two.apply, X, m, m)
+    assert failing(result) == {"GV401"}
+    (finding,) = result.findings
+    assert finding.wrt == "y"
+    assert "forward modifies y (also given as z) in place" in finding.message
+    apart = contract(Two.apply, X, m, m.clone())
+    assert [(finding.wrt, finding.verdict) for finding in apart.findings] == [("y", Verdict.PASS)]
