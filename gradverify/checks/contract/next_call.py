@@ -26,7 +26,9 @@ def fixed_overwritten(subject: Subject, code: str, number: int, tensor: Tensor) 
         return failure(code, f"{by} frees the memory of {name}, which the caller still holds: work on a clone", wrt=wrt)
     says = f"{by} modifies {name} in place, and the next call with it"
     if _next_call_differs(subject, number, tensor):
-        return failure(code, f"{says} computes something else: work on a clone", wrt=wrt)
+        dirty = "mark it dirty and return it, or " if code == "GV401" else ""
+        meant = f"if meant, {dirty}`expect: {{contract: {{codes: [{code}]}}}}`"
+        return failure(code, f"{says} computes something else: work on a clone; {meant}", wrt=wrt)
     return remark(code, f"{says} computes the same: right for state and buffers, else work on a clone", wrt=wrt)
 
 

@@ -11,6 +11,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 import gradverify
+from gradverify.catalogue import section_of, sections
 from gradverify.result import Verdict
 from tests.checks.contract.support import X, contract, failing, remarked
 from tests.core.support import normal
@@ -115,7 +116,9 @@ def test_state_that_the_next_output_depends_on_fails() -> None:
         def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
             return g / ctx.saved_tensors[0], None
 
-    assert failing(contract(Scales.apply, X, torch.ones((), dtype=torch.float64))) >= {"GV401"}
+    result = contract(Scales.apply, X, torch.ones((), dtype=torch.float64))
+    assert failing(result) >= {"GV401"}
+    assert "if meant, mark it dirty and return it, or `expect: {contract: {codes: [GV401]}}`" in result.message
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.int64])
@@ -154,6 +157,7 @@ def test_input_on_ctx_overwritten_by_backward_fails_where_the_next_call_reads_it
 
     result = contract(Counts.apply, X, torch.zeros((), dtype=torch.float64))
     assert ("GV402" in failing(result)) is counted
+    assert ("if meant, `expect: {contract: {codes: [GV402]}}`" in result.message) is counted
     assert ("GV402" in remarked(result)) is not counted
 
 
@@ -203,3 +207,10 @@ def test_one_tensor_given_twice_is_one_tensor_in_every_call() -> None:
     assert "forward modifies y (also given as z) in place" in finding.message
     apart = contract(Two.apply, X, m, m.clone())
     assert [(finding.wrt, finding.verdict) for finding in apart.findings] == [("y", Verdict.PASS)]
+
+
+def test_the_page_shows_both_ways_to_say_that_state_is_meant_to_change() -> None:
+    page = section_of("GV401", sections())
+    assert page is not None
+    assert "ctx.mark_dirty(steps.add_(1))" in page.text
+    assert "    expect: {contract: {codes: [GV401]}}" in page.text
