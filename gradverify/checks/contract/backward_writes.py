@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from torch import Tensor
 
-from gradverify.checks.contract.forward_run import differs, snapshot
+from gradverify.checks.contract.forward_run import contents_of_fixed, differs, snapshot
 from gradverify.checks.contract.next_call import fixed_overwritten
 from gradverify.checks.contract.nodes import class_of, custom_nodes, saved_tensors
 from gradverify.checks.contract.subject import Subject, gradients_of, graph_for_vjp
@@ -29,7 +29,11 @@ def findings(subject: Subject) -> Iterator[Finding]:
         tape = graph_for_vjp(subject)
     watched = _watched(subject, tape)
     known = {_address(tensor) for _, tensor, _ in watched}
-    fixed_before = [None if _address(tensor) in known else snapshot(tensor) for tensor in fixed]
+    contents = contents_of_fixed(subject.problem, fixed)
+    fixed_before = [
+        None if _address(tensor) in known else snapshot(tensor) if differs(tensor, given) else given
+        for tensor, given in zip(fixed, contents, strict=True)
+    ]
     gradients_of(subject, tape, subject.cotangents)
     for name, tensor, before in watched:
         if differs(tensor, before):

@@ -12,11 +12,12 @@ from torch import Tensor
 from gradverify.checks.contract.marked_dirty import is_known_to_change, marked_dirty
 from gradverify.checks.contract.noise import displaced
 from gradverify.checks.contract.subject import Subject, graph_at, judged_outputs
-from gradverify.core.model.coordinates import Named, entries_of, is_freed
-from gradverify.core.model.problem import call, copies_of_fixed, fresh, holding
+from gradverify.core.model.coordinates import Named, entries_of, is_freed, is_special
+from gradverify.core.model.problem import Problem, call, copies_of_fixed, fresh, holding
 from gradverify.core.model.tape import Tape
 from gradverify.errors import EvaluationError
 
+_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by their bytes
 _MOVES = 4  # of the inputs by rounding
 _FEW = 4.0  # times the largest change that these show: they are few, and the sums are several
 
@@ -42,7 +43,7 @@ def run_forward(subject: Subject) -> ForwardRun:
         before = tuple(snapshot(tensor) for tensor in tensors)
         nodes = tuple(tensor.grad_fn for tensor in tensors)
         fixed = copies_of_fixed(subject.problem)
-        fixed_before = tuple(snapshot(tensor) for tensor in fixed)
+        fixed_before = contents_of_fixed(subject.problem, fixed)
         with holding(subject.problem, fixed), marked_dirty() as dirty:
             outputs = call(subject.problem, tensors)
     modified = (number for number, before in enumerate(fixed_before) if differs(fixed[number], before))
@@ -58,30 +59,50 @@ def run_forward(subject: Subject) -> ForwardRun:
     )
 
 
+def contents_of_fixed(problem: Problem, copies: Sequence[Tensor]) -> tuple[Tensor | None, ...]:
+    """Return what each tensor that is not differentiated holds, for `differs`.
+
+    That is the original, which no call overwrites, and a snapshot only where the copy may share its memory.
+    """
+    return tuple(
+        snapshot(copy) if copy is given.tensor or is_special(given.tensor) else entries_of(given.tensor)
+        for given, copy in zip(problem.fixed.originals, copies, strict=True)
+    )
+
+
 def snapshot(tensor: Tensor) -> Tensor | None:
-    """Return a copy of the bytes of a tensor's values, uint8; None if they cannot be read."""
+    """Return a copy of the stored values of a tensor; None if they cannot be read."""
     values = entries_of(tensor)
-    try:
-        return None if values is None else _copied_bytes(values)
-    except RuntimeError:  # not implemented on its device
-        return None
+    return None if values is None else values.clone()
 
 
 def differs(tensor: Tensor, before: Tensor | None) -> bool:
-    """True if a tensor has other bytes than its snapshot, or its memory was freed since; False if torch cannot tell."""
+    """True if a tensor's stored values have other bits than those in `before`, or its memory was freed since.
+
+    False if torch cannot compare them. Neither tensor is copied if both have the same shape.
+    """
     if before is None:
         return False
     if is_freed(tensor):
         return True
     after = entries_of(tensor)
     try:
-        return after is not None and not torch.equal(_copied_bytes(after), before)
+        return after is not None and not _same_bits(after, before)
     except RuntimeError:  # a tensor on `meta` has no values
         return False
 
 
-def _copied_bytes(values: Tensor) -> Tensor:
-    return values.reshape(-1).clone(memory_format=torch.contiguous_format).view(torch.uint8)
+def _same_bits(one: Tensor, other: Tensor) -> bool:
+    if one.dtype != other.dtype:
+        return False
+    if one.shape != other.shape:
+        one, other = one.reshape(-1), other.reshape(-1)
+    return torch.equal(_bits(one), _bits(other))
+
+
+def _bits(values: Tensor) -> Tensor:
+    real = torch.view_as_real(values) if values.is_complex() else values
+    return real.view(_INTEGERS[real.element_size()])
 
 
 def same_outputs(subject: Subject, tape: Tape, other: Tape) -> bool:

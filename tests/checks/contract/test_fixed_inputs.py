@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from typing import Any
 
 import pytest
@@ -214,3 +215,58 @@ def test_the_page_shows_both_ways_to_say_that_state_is_meant_to_change() -> None
     assert page is not None
     assert "ctx.mark_dirty(steps.add_(1))" in page.text
     assert "    expect: {contract: {codes: [GV401]}}" in page.text
+
+
+class Scaled(Function):
+    """2x, which does not touch its second input."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, _: Tensor) -> Tensor:
+        return 2 * x
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
+        return 2 * g, None
+
+
+@pytest.mark.parametrize("expanded", [True, False])
+def test_a_large_input_that_nobody_overwrites_is_copied_once(expanded: bool) -> None:
+    size = 10_000_000
+    labels = torch.ones(1, dtype=torch.int64).expand(size) if expanded else torch.ones(size, dtype=torch.int64)
+    contract(Scaled.apply, X, torch.ones(2))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert contract(Scaled.apply, X, labels).findings == ()
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
+    assert grown <= (0.5 if expanded else 1.5) * size * labels.element_size()
+
+
+def test_an_input_whose_shape_is_changed_in_place_but_not_its_values_passes() -> None:
+    class Flattens(Scaled):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor, labels: Tensor) -> Tensor:
+            labels.unsqueeze_(0)
+            return 2 * x
+
+    assert contract(Flattens.apply, X, torch.ones(5)).findings == ()
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.bfloat16, torch.complex64, torch.complex128])
+def test_an_input_of_any_dtype_is_watched(dtype: torch.dtype) -> None:
+    class Negates(Scaled):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor, other: Tensor) -> Tensor:
+            other.copy_(other == 0)
+            return 2 * x
+
+    assert remarked(contract(Negates.apply, X, torch.ones(3, 2, dtype=dtype).T)) == {"GV401"}
+
+
+def test_input_overwritten_by_forward_is_not_said_to_be_overwritten_by_backward() -> None:
+    class Tracks(Scaled):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor, running: Tensor) -> Tensor:
+            running.add_(1)
+            ctx.running = running
+            return 2 * x
+
+    assert remarked(contract(Tracks.apply, X, torch.zeros(3))) == {"GV401"}
