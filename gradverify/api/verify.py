@@ -21,7 +21,7 @@ from gradverify.paths import shown_from_here
 from gradverify.report.notebook import case_html, case_text
 from gradverify.result import CaseResult, Verdict, worst
 from gradverify.run.call import Call, arrange
-from gradverify.run.constant_parameters import drawn_around
+from gradverify.run.constant_parameters import drawn_around, forward_of
 from gradverify.run.devices import tf32_switched
 from gradverify.run.exercised import not_exercised
 from gradverify.run.module import as_function, has_plain_parameters, own_parameters
@@ -78,8 +78,8 @@ def verify(
     `Function.apply` takes no keyword arguments: those of a Function class are passed by their position in forward.
     Of a `torch.nn.Module`, the parameters that require grad are differentiated too, by their own names, unless it is a
     script or has parameters that are not there yet. Where all entries of one have the same value, as a weight of ones
-    has, it is judged at random values around that one, since a gradient that leaves it out is right there; `note` of
-    the result says so. The module itself is never changed.
+    has, it is judged at random values around that one, since a gradient that leaves it out is right there, if forward
+    accepts these; `note` of the result says so. The module itself is never changed.
 
     `reference` is plain, differentiable code for the same outputs. It is called with the same arguments, in float64 if
     it is compared with; of a module, a reference that is a module has parameters of the same names, and any other takes
@@ -284,12 +284,12 @@ def _on_cpu(
 def _applied(function: Any, given: Call, seed: int) -> tuple[Callable[..., Any], Call, str, str]:
     """Return a function as it is called, its call with a module's parameters after the inputs, its name, and the note.
 
-    Parameters that hold one value are drawn around it.
+    Parameters that hold one value are drawn around it, where forward accepts that.
     """
     if isinstance(function, type) and issubclass(function, torch.autograd.Function):
         return function.apply, _by_position(function, given), function.__name__, ""
     if _is_module(function):
-        parameters, note = drawn_around(own_parameters(function), key="verify", seed=seed)
+        parameters, note = drawn_around(own_parameters(function), forward_of(function, given), key="verify", seed=seed)
         applied, call = as_function(function, given, parameters)
         return applied, call, type(function).__name__, note
     return function, given, "", ""
@@ -312,10 +312,11 @@ def _refuse_shared_parameters(call: Call) -> None:
 
 def _with_reference(problem: Problem, reference: Any, given: Call, parameters: Mapping[str, Any], seed: int) -> Problem:
     """Return the problem with its reference; raises InputError if their parameters differ."""
-    applied, call, name, _ = _applied(reference, given, seed)
     if _is_module(reference):
-        call = with_parameters(call, len(given.args), parameters)
-    elif parameters:
+        applied, call = as_function(reference, given, own_parameters(reference))
+        name, call = type(reference).__name__, with_parameters(call, len(given.args), parameters)
+    else:
+        applied, call, name, _ = _applied(reference, given, seed)
         call = replace(call, kwargs={**call.kwargs, **parameters})
     return with_reference(problem, applied, call, name=name or str(getattr(reference, "__name__", "the reference")))
 

@@ -15,7 +15,7 @@ from gradverify.core.model.problem import Problem, Projection, bind, fresh, name
 from gradverify.errors import InputError
 from gradverify.run.arguments import make_argument, seed_everything
 from gradverify.run.call import arrange
-from gradverify.run.constant_parameters import drawn_around
+from gradverify.run.constant_parameters import drawn_around, forward_of
 from gradverify.run.module import as_function, has_plain_parameters, instance_of, own_parameters
 from gradverify.run.reference import reference_call, with_reference
 from gradverify.run.signature import forward_parameters, kind_of
@@ -42,17 +42,19 @@ def _on_device_of(case: Case, target: Any, reference: Any) -> Problem:
     kind = kind_of(target)
     call = arrange({argument.name: argument.value for argument in made}, forward_parameters(target), kind)
     function: Callable[..., Any] = target.apply if kind is TargetKind.FUNCTION else target
+    projections: dict[str, Projection] = {}
+    for argument in made:
+        projections |= argument.projections
+    forward_seed = derived_seed(case.draw_key, case.seed, "forward") if case.stochastic else None
     parameters: dict[str, Tensor] = {}
     note = ""
     module = instance_of(target, case) if kind is TargetKind.MODULE else target
     if isinstance(module, torch.nn.Module) and has_plain_parameters(module):
         inputs = len(call.args)
-        own, note = drawn_around(own_parameters(module), key=case.draw_key, seed=case.seed)
+        forward = forward_of(module, call, projections=projections, seed=forward_seed)
+        own, note = drawn_around(own_parameters(module), forward, key=case.draw_key, seed=case.seed)
         function, call = as_function(module, call, own)
         parameters = dict(zip(call.names[inputs:], call.args[inputs:], strict=True))
-    projections: dict[str, Projection] = {}
-    for argument in made:
-        projections |= argument.projections
     problem = bind(
         function,
         call.args,
@@ -60,7 +62,7 @@ def _on_device_of(case: Case, target: Any, reference: Any) -> Problem:
         kwargs=call.kwargs,
         projections=projections,
         outputs=case.outputs,
-        seed=derived_seed(case.draw_key, case.seed, "forward") if case.stochastic else None,
+        seed=forward_seed,
         name=case.target.name,
     )
     problem = replace(problem, note=note)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -9,6 +11,7 @@ from torch import Tensor, nn
 import gradverify
 from gradverify.case import Case, Exploring, Normal, TensorInput
 from gradverify.core.model.problem import Problem
+from gradverify.errors import EvaluationError
 from gradverify.report.notebook import case_html
 from gradverify.result import Verdict
 from gradverify.run.build import build
@@ -16,10 +19,20 @@ from gradverify.run.constant_parameters import drawn_around
 from gradverify.run.load import find, load
 from gradverify.run.run_case import run_case
 from tests.run.making import case, target
+from tests.run.ops import constants
 from tests.run.ops.constants import ForgetsWeight, Held, Right
 
 NOTE = "parameters that held one value were drawn around it: weight around 1, bias around 0"
+KEPT = "parameters that hold one value everywhere are judged as they are, since forward does not accept others: "
 X = TensorInput(origin=Normal(), shape=(3, 4))
+BOUNDED = {  # modules whose forward does not take any value of a parameter, and where that parameter is judged
+    "Root": "decay = 0.9",
+    "Checked": "decay = 0.9",
+    "Quantile": "tau = 0.9",
+    "Coin": "probs = 0.9",
+    "Counted": "n = 3",
+    "Asserted": "t = 1",
+}
 
 
 def norm(name: str, **changes: object) -> Case:
@@ -75,7 +88,7 @@ def test_other_parameters_stay_as_they_are() -> None:
 
 def test_complex_parameters_are_drawn_around_their_constant() -> None:
     parameters = {"turned": torch.full((3,), 2j, dtype=torch.complex128, requires_grad=True)}
-    found, note = drawn_around(parameters, key="spec", seed=0)
+    found, note = drawn_around(parameters, lambda own: [own["turned"]], key="spec", seed=0)
     turned = found["turned"]
     assert bool((turned.imag >= 1).all()) and bool((turned.real <= -1).all())
     assert note == "parameters that held one value were drawn around it: turned around 0+2j"
@@ -142,3 +155,71 @@ def test_verified_module_gives_the_same_numbers_twice() -> None:
     module = nn.LayerNorm(4, dtype=torch.float64)
     one, two = (gradverify.verify(module, (x,), seed=3) for _ in range(2))
     assert one and one.checks == two.checks and one.note == two.note != ""
+
+
+@pytest.mark.parametrize("name", BOUNDED)
+def test_parameter_that_forward_does_not_accept_elsewhere_is_judged_as_it_is(name: str) -> None:
+    found = [run_case(case(name, "constants.py", inputs={"x": X}, seed=seed)) for seed in range(4)]
+    assert [result.verdict for result in found] == [Verdict.PASS] * 4
+    assert f"{KEPT}{BOUNDED[name]}" in {result.note for result in found}
+
+
+@pytest.mark.parametrize("name", BOUNDED)
+def test_module_of_the_caller_is_judged_where_its_forward_accepts_it(name: str) -> None:
+    x = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
+    module = getattr(constants, name)().double()
+    before = torch.random.get_rng_state()
+    found = [gradverify.verify(module, (x,), seed=seed) for seed in range(4)]
+    assert all(found)
+    assert f"{KEPT}{BOUNDED[name]}" in {result.note for result in found}
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_number_that_its_dtype_does_not_hold_is_not_drawn() -> None:
+    parameters = {"large": torch.full((64,), 60000.0, dtype=torch.float16, requires_grad=True)}
+    found, note = drawn_around(parameters, lambda own: [], key="spec", seed=0)
+    assert bool((found["large"] == 60000).all())
+    assert note == f"{KEPT}large = 60000"
+
+
+def test_weight_beside_a_parameter_that_stays_is_drawn_and_missed() -> None:
+    result = run_case(case("ForgetsWeightUnderRoot", "constants.py", inputs={"x": X}))
+    assert result.note == f"{NOTE}; {KEPT}decay = 0.9"
+    assert result.verdict is Verdict.FAIL
+    assert {finding.wrt for check in result.checks for finding in check.findings} == {"x"}
+
+
+def test_as_many_parameters_are_drawn_as_forward_accepts_together() -> None:
+    parameters = {name: torch.ones(3, dtype=torch.float64, requires_grad=True) for name in "abcdefgh"}
+    calls = []
+
+    def forward(own: Mapping[str, Tensor]) -> list[Tensor]:
+        calls.append(own)
+        if not all(bool((own[name] == 1).all()) for name in "bg"):
+            raise EvaluationError("forward", ValueError("b and g are ones"))
+        return [own["a"]]
+
+    found, note = drawn_around(parameters, forward, key="spec", seed=0)
+    assert [name for name in found if found[name] is parameters[name]] == ["b", "g"]
+    assert note.endswith(f"drawn around it: a, c, d and 3 more around 1; {KEPT}b, g = 1")
+    assert len(calls) < 16
+
+
+def test_forward_that_raises_at_the_given_values_too_is_not_asked_again() -> None:
+    parameters = {name: torch.ones(3, dtype=torch.float64, requires_grad=True) for name in "abcdefgh"}
+    calls = []
+
+    def forward(own: Mapping[str, Tensor]) -> list[Tensor]:
+        calls.append(own)
+        raise EvaluationError("forward", ValueError("no"))
+
+    _, note = drawn_around(parameters, forward, key="spec", seed=0)
+    assert "drawn around it" in note and KEPT not in note
+    assert len(calls) == 2
+
+
+def test_outputs_that_are_not_finite_at_the_given_values_either_do_not_count() -> None:
+    parameters = {"weight": torch.ones(3, dtype=torch.float64, requires_grad=True)}
+    endless = torch.tensor([1.0, float("inf")])
+    _, note = drawn_around(parameters, lambda own: [endless], key="spec", seed=0)
+    assert note == "parameters that held one value were drawn around it: weight around 1"

@@ -58,3 +58,72 @@ class Held(nn.Module):
 
     def forward(self, x):
         return x * self.temperature
+
+
+class Bounded(nn.Module):
+    """One parameter of one value that forward does not take elsewhere; all gradients are right."""
+
+    def __init__(self, name, value, size=()):
+        super().__init__()
+        setattr(self, name, nn.Parameter(torch.full(size, value)))
+
+
+class Root(Bounded):
+    def __init__(self):
+        super().__init__("decay", 0.9, (4,))
+
+    def forward(self, x):
+        return x * (1 - self.decay**2).sqrt()
+
+
+class Checked(Bounded):
+    def __init__(self):
+        super().__init__("decay", 0.9, (4,))
+
+    def forward(self, x):
+        if not bool(((self.decay > 0) & (self.decay < 1)).all()):
+            raise ValueError("expected a decay between 0 and 1")
+        return x * self.decay
+
+
+class Quantile(Bounded):
+    def __init__(self):
+        super().__init__("tau", 0.9)
+
+    def forward(self, x):
+        return torch.quantile(x, self.tau)
+
+
+class Coin(Bounded):
+    def __init__(self):
+        super().__init__("probs", 0.9, (4,))
+
+    def forward(self, x):
+        return x * torch.distributions.Bernoulli(probs=self.probs).log_prob(torch.ones(4, dtype=x.dtype))
+
+
+class Counted(Bounded):
+    def __init__(self):
+        super().__init__("n", 3.0)
+        self.w = nn.Parameter(torch.linspace(1, 2, 12).reshape(3, 4))
+
+    def forward(self, x):
+        return x[: int(self.n.item())] * self.w
+
+
+class Asserted(Bounded):
+    def __init__(self):
+        super().__init__("t", 1.0)
+
+    def forward(self, x):
+        assert abs(float(self.t.detach()) - 1.0) < 0.01
+        return x * self.t
+
+
+class ForgetsWeightUnderRoot(Norm):
+    def __init__(self):
+        super().__init__(4)
+        self.decay = nn.Parameter(torch.full((4,), 0.9))
+
+    def forward(self, x):
+        return WithoutWeight.apply(x, self.weight, self.bias) * (1 - self.decay**2).sqrt()
