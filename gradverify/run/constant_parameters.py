@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from gradverify.case import TensorInput, Uniform
+from gradverify.checks.default_device import cpu_by_default
 from gradverify.core.model.coordinates import is_special
 from gradverify.core.model.generators import restored_generators
 from gradverify.core.model.problem import bind, call, fresh, gpus_of
@@ -55,7 +56,7 @@ def forward_of(module: torch.nn.Module, given: Call, **how: Any) -> Forward:
     def forward(parameters: Mapping[str, Tensor]) -> Sequence[Tensor]:
         function, whole = as_function(module, given, parameters)
         problem = bind(function, whole.args, names=whole.names, kwargs=whole.kwargs, **how)
-        with torch.no_grad(), restored_generators(gpus_of(problem)):
+        with torch.no_grad(), restored_generators(gpus_of(problem)), cpu_by_default(problem) as problem:
             outputs = call(problem, [fresh(primal.tensor) for primal in problem.primals])
         return [output.tensor for output in outputs]
 
@@ -115,7 +116,7 @@ def _constant(value: Tensor) -> Number | None:
     """Return the finite number that every entry of a differentiated tensor is, None if there is none."""
     if not value.requires_grad or not value.numel() or value.is_meta or is_special(value):
         return None
-    if value.layout is not torch.strided:
+    if value.layout is not torch.strided or value.dtype.itemsize == 1:  # float8 has hardly any numbers nearby
         return None
     values = value.detach().reshape(-1)
     is_constant = bool(((values == values[0]) & values.isfinite()).all())
@@ -126,7 +127,8 @@ def _around(constant: Number, like: Tensor, name: str, key: str, seed: int) -> T
     """Return a tensor like one that holds a constant, with numbers around the constant."""
     given = TensorInput(origin=Uniform.around(1.0 if constant else 0.0), shape=tuple(like.shape))
     dtype = "complex128" if like.is_complex() else "float64"
-    values = draw(given, name=f"parameter {name}", key=key, seed=seed, dtype=dtype, device="cpu").detach()
+    with torch.device("cpu"):  # whatever the default device is
+        values = draw(given, name=f"parameter {name}", key=key, seed=seed, dtype=dtype, device="cpu").detach()
     drawn = like.detach().clone()  # its dtype, device and memory layout
     drawn.copy_(values * constant if constant else values)
     return drawn.requires_grad_()

@@ -56,3 +56,31 @@ def test_a_large_jacobian_is_compared_by_sums(meta_by_default: None) -> None:
     with torch.device("cpu"):
         x = normal(2_001)
     assert verify(lambda x: x.cumsum(0), (x,), checks=["gradcheck"], torch_gradcheck="never").verdict is Verdict.PASS
+
+
+def test_parameters_of_a_module_are_drawn_and_judged(meta_by_default: None) -> None:
+    with torch.device("cpu"):
+        x, module = normal(3, 4), torch.nn.LayerNorm(4, dtype=torch.float64)
+    result = verify(module, (x,), checks=["gradcheck"], torch_gradcheck="never")
+    assert result.verdict is Verdict.PASS
+    assert result.note == "parameters that held one value were drawn around it: weight around 1, bias around 0"
+    assert torch.empty(1).device.type == "meta"
+
+
+def test_forward_of_a_module_keeps_the_default(meta_by_default: None) -> None:
+    class Scaled(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.ones(4, dtype=torch.float64, device="cpu"))
+
+        def forward(self, x: Tensor) -> Tensor:
+            assert torch.empty(1).device.type == "meta"
+            return x * self.weight
+
+    with torch.device("cpu"):
+        x = normal(3, 4)
+    result = verify(Scaled(), (x,), checks=["gradcheck"], torch_gradcheck="never")
+    assert (result.verdict, result.note.partition(":")[0]) == (
+        Verdict.PASS,
+        "parameters that held one value were drawn around it",
+    )

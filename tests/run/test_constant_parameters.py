@@ -223,3 +223,14 @@ def test_outputs_that_are_not_finite_at_the_given_values_either_do_not_count() -
     endless = torch.tensor([1.0, float("inf")])
     _, note = drawn_around(parameters, lambda own: [endless], key="spec", seed=0)
     assert note == "parameters that held one value were drawn around it: weight around 1"
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
+def test_parameter_in_float8_stays_as_it_is(dtype: torch.dtype) -> None:
+    parameters = {
+        "scale": torch.ones(4).to(dtype).requires_grad_(),
+        "weight": torch.ones(4, dtype=torch.float64, requires_grad=True),
+    }
+    found, note = drawn_around(parameters, lambda own: [own["scale"], own["weight"]], key="spec", seed=0)
+    assert found["scale"] is parameters["scale"]
+    assert note == "parameters that held one value were drawn around it: weight around 1"
