@@ -23,11 +23,14 @@ _CAUSE = 3  # lines
 _SENTENCE = 2  # lines
 _ROWS = 2  # worst elements
 _TABLE = 4  # lines of their table; fewer elements are shown where one takes several lines
+_NOTE = 2  # lines about the point; the first one stands in place of one of the table
 _FIX = 6  # lines of the fix
 
 
 def case_fix(case: CaseResult, screen: Screen) -> list[Line]:
     """Return the cause, the fix, where backward is, the worst elements, and the command that repeats the case.
+
+    A note about the point stands under the place of backward.
 
     At most `MOST` lines, none of them empty. The fix is the mended example of the page of the cause, or of the code if
     no cause was named. Only the command that prints the page is shown if the example is too long. There is no fix if no
@@ -37,6 +40,9 @@ def case_fix(case: CaseResult, screen: Screen) -> list[Line]:
     worst, *others = sorted(said_once(problems_of(case)), key=lambda problem: WORST_FIRST.index(problem.verdict))
     badge = case_badge(case, screen.glyphs)
     head, rest = _cause(worst, inner), _evidence(case, worst, others, inner)
+    note = _note(case, min(_NOTE, MOST - 2 - len(head) - len(rest)), inner)
+    place = int(case.source is not None)
+    rest = [*rest[:place], *note, *rest[place:]]
     room = min(_FIX, MOST - 1 - len(head) - len(rest))
     rows = [*head, *_fix(worst, room, inner), *rest]
     return [line(badge_span(badge), "  ", safe(case.id)), *indented(rows, _INDENT)]
@@ -56,13 +62,18 @@ def _evidence(case: CaseResult, worst: Problem, others: Sequence[Problem], scree
     rows = [line(f"backward: {safe(case.source.file)}:{case.source.line}")] if case.source else []
     rows += _sentence(worst, screen)
     if worst.finding is not None:
-        rows += indented(_table(worst.finding, narrowed(screen, _INDENT)), _INDENT)
+        most = _TABLE - 1 if case.note else _TABLE
+        rows += indented(_table(worst.finding, most, narrowed(screen, _INDENT)), _INDENT)
     if others:
         names = Counter(map(_named, others))
         more = ", ".join(f"{count} more {name}" if name == _named(worst) else name for name, count in names.items())
         rows.append(line(shortened(f"also: {safe(more)}", screen.width, screen.glyphs.ellipsis)))
     command = reproduce_command(case)
     return [*rows, *(command_lines("reproduce:", command, screen.width) if command else [])]
+
+
+def _note(case: CaseResult, most: int, screen: Screen) -> list[Line]:
+    return _limited([line(row) for row in fold(safe(case.note), screen.width)], most, screen) if case.note else []
 
 
 def _named(problem: Problem) -> str:
@@ -97,10 +108,10 @@ def _limited(rows: Sequence[Line], most: int, screen: Screen) -> list[Line]:
     return [*rows[: most - 1], line(shortened(goes_on, screen.width, screen.glyphs.ellipsis))]
 
 
-def _table(finding: Finding, screen: Screen) -> list[Line]:
+def _table(finding: Finding, most: int, screen: Screen) -> list[Line]:
     for count in range(min(_ROWS, len(finding.elements)), 0, -1):
         table = element_table(finding, finding.elements[:count], screen)
-        if len(table) <= _TABLE:
+        if len(table) <= most:
             return table
     return []
 

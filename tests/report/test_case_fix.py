@@ -17,6 +17,7 @@ from gradverify.report.screen import Detail, Screen
 from gradverify.report.terminal import report_lines
 from gradverify.result import CaseResult, Verdict
 
+NOTE = "parameters that held one value were drawn around it: weight around 1, bias around 0"
 SPECIMENS = [masked(), crashed(), many_failing_checks(), second_order(), *everything().cases]
 
 
@@ -54,6 +55,23 @@ def test_no_case_takes_more_than_15_lines(number: int, width: int) -> None:
     rows = shown(SPECIMENS[number], width)
     assert len(rows) <= MOST
     assert all(rows)
+
+
+def test_note_about_the_point_stands_under_the_place() -> None:
+    rows = shown(replace(masked(), note=NOTE))
+    start = next(number for number, row in enumerate(rows) if row.startswith("  backward:"))
+    assert " ".join(row.strip() for row in rows[start + 1 : start + 3]) == NOTE
+    assert [row for row in rows if "around" not in row and row.strip() != "0"] == shown(masked())
+
+
+@pytest.mark.parametrize("width", [40, 80, 140])
+@pytest.mark.parametrize("number", range(len(SPECIMENS)))
+def test_a_long_note_leaves_a_case_in_15_lines(number: int, width: int) -> None:
+    rows = shown(replace(SPECIMENS[number], note="; ".join([NOTE] * 9)), width)
+    assert len(rows) <= MOST
+    start = next(number for number, row in enumerate(rows) if row.startswith("  parameters that held one"))
+    assert rows[start].endswith("…") or rows[start + 1].endswith("…")
+    assert max(cells(row) for row in rows[start : start + 2] if "around" in row or "…" in row) <= width
 
 
 @pytest.mark.parametrize("cause", causes())

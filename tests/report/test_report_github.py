@@ -27,6 +27,12 @@ def test_an_annotation_says_where_and_what() -> None:
     )
 
 
+def test_note_about_the_point_stands_before_the_command() -> None:
+    note = "parameters that held one value were drawn around it: weight around 1"
+    told = workflow_commands(report(replace(masked(), note=note)), HERE)
+    assert f"%0A{note}%0Areproduce: " in told
+
+
 def test_nothing_where_all_is_as_expected() -> None:
     assert workflow_commands(report(case(), wrong_on_purpose()), HERE) == ""
 

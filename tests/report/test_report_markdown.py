@@ -55,6 +55,12 @@ def test_what_is_as_expected_is_counted_and_no_more() -> None:
     assert "| fail | 1 |  |\n| skip | 1 |  |\n" in text
 
 
+def test_note_about_the_point_is_told_of_what_is_not_as_expected() -> None:
+    note = "parameters that held one value were drawn around it: weight around 1"
+    assert f"\n\nNote: {note}\n\n" in to_markdown(report(replace(masked(), note=note)))
+    assert "Note:" not in to_markdown(report(masked(), replace(case(), note=note)))
+
+
 def test_a_few_rows_of_many() -> None:
     text = to_markdown(report(second_order()))
     assert text.count("`cotangent[127,") == 5

@@ -57,6 +57,14 @@ def location(one: CaseResult, checkout: Checkout = HERE) -> Any:
     return result["locations"][0]["physicalLocation"]
 
 
+def test_note_about_the_point_is_told_with_each_finding() -> None:
+    note = "parameters that held one value were drawn around it: weight around 1"
+    plain, told = results(masked()), results(replace(masked(), note=note))
+    assert [one["message"]["text"] for one in told] == [f"{one['message']['text']}; {note}" for one in plain]
+    assert [one["partialFingerprints"] for one in told] == [one["partialFingerprints"] for one in plain]
+    assert results(replace(case(), note=note)) == []
+
+
 def test_every_kind() -> None:
     run = sarif(everything())
     assert [(entry["ruleId"], entry["level"]) for entry in run["results"]] == [

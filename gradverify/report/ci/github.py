@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 
 from gradverify.problem import problems_of, said_once
-from gradverify.report.ci.headline import remark, sentence
+from gradverify.report.ci.headline import note, remark, sentence
 from gradverify.report.ci.places import Checkout, place_of
 from gradverify.report.reproduce import reproduce_command
 from gradverify.report.safe import safe
@@ -58,7 +58,7 @@ def _message(case: CaseResult) -> Iterator[str]:
         yield sentence(problem)[:_LONGEST]
     if len(problems) > _PROBLEMS:
         yield f"and {counted(len(problems) - _PROBLEMS, 'more finding')}"
-    if told := remark(case):
+    for told in filter(None, (remark(case), note(case))):
         yield told[:_LONGEST]
     if command := reproduce_command(case):
         yield f"reproduce: {command}"

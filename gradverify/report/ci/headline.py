@@ -34,6 +34,11 @@ def remark(case: CaseResult) -> str:
     return " ".join(safe(without_output(own_message(case))).split()) if told else ""
 
 
+def note(case: CaseResult) -> str:
+    """Return the note about the point at which a case was judged, as one line."""
+    return " ".join(safe(case.note).split())
+
+
 def details(case: CaseResult) -> str:
     """Return what the screen would show of a case, without colour."""
     return to_text(case_detail(case, Screen(width=_WIDTH), DetailOptions(rows=_ROWS)))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from gradverify.problem import Problem, problems_of, said_once
 from gradverify.report.case_lines import time_text
 from gradverify.report.ci.escape import block, code, prose
-from gradverify.report.ci.headline import remark
+from gradverify.report.ci.headline import note, remark
 from gradverify.report.element_table import FULL, columns_of
 from gradverify.report.reproduce import reproduce_command
 from gradverify.report.screen import Screen
@@ -64,6 +64,8 @@ def _case(case: CaseResult) -> Iterator[str]:
     yield ", ".join(_origin(case))
     if told := remark(case):
         yield from ("", f"Also: {prose(told[:_LONGEST])}")
+    if told := note(case):
+        yield from ("", f"Note: {prose(told[:_LONGEST])}")
     problems = said_once(problems_of(case))
     for problem in problems[:_PROBLEMS]:
         yield from ("", *_problem(problem))

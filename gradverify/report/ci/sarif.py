@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from gradverify.catalogue import Section
 from gradverify.problem import Problem, problems_of, said_once
-from gradverify.report.ci.headline import remark, sentence
+from gradverify.report.ci.headline import note, remark, sentence
 from gradverify.report.ci.places import Checkout, Place, place_of
 from gradverify.report.safe import safe
 from gradverify.result import CaseResult, Report, Verdict
@@ -53,7 +53,7 @@ def _results(case: CaseResult, numbers: Mapping[str, int], checkout: Checkout) -
     if case.as_expected:
         return
     place, seen = place_of(case, checkout), set[str]()
-    told = f"; {remark(case)}" if remark(case) else ""
+    told = "".join(f"; {text}" for text in (remark(case), note(case)) if text)
     for problem in said_once(problems_of(case)):
         rule = problem.code or _UNEXPECTED.name
         yield {
