@@ -51,6 +51,9 @@ def problems_of_check(check: CheckResult) -> list[Problem]:
     return found or [Problem(check=check.check, verdict=check.verdict, message=check.message or check.verdict.value)]
 
 
+BROKEN_OFF = "broken off"  # says an exploration that an exception ended; the case says by which
+
+
 def found_at(found: Discovery, explored: Exploration) -> str:
     """Return "found at try 9 of 120: stride: 1 (was 2)"."""
     return f"found at try {found.number:,} of {explored.tries:,}: {', '.join(found.changes)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from gradverify.problem import found_at
+from gradverify.problem import BROKEN_OFF, found_at
 from gradverify.report.lines import DIM, HEAD, Line, indented, line, span
 from gradverify.report.safe import fold, safe, shortened
 from gradverify.report.screen import Detail, Glyphs, Screen, narrowed
@@ -65,7 +65,7 @@ def also_text(found: Discovery) -> str:
 
 def explored_counts(explored: Exploration) -> str:
     """Return "120 tries with other inputs, 1 failure, 2 questions" and what was left out, or why nothing was tried."""
-    message = "broken off" if explored.broken else explored.message  # the case says by what
+    message = BROKEN_OFF if explored.broken else explored.message  # the case says by what
     if message and not explored.tries:
         return f"nothing was tried: {message}"
     counts = ", ".join([f"{_tries(explored.tries)} with other inputs", *_found([explored])])

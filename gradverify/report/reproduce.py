@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
+from gradverify.problem import BROKEN_OFF
 from gradverify.report.lines import DIM, Line, cells, line, span
 from gradverify.report.safe import safe
 from gradverify.result import CaseResult
@@ -38,7 +39,8 @@ def check_command(words: Sequence[str]) -> str:
 
 def _is_found_elsewhere(case: CaseResult) -> bool:
     """True if there is something to see at other inputs than those written."""
-    return case.explored is not None and bool(case.explored.discoveries or case.explored.broken)
+    found = case.explored
+    return found is not None and bool(found.discoveries or found.broken or found.message == BROKEN_OFF)
 
 
 def _strict(case: CaseResult) -> list[str]:

@@ -48,6 +48,13 @@ def _user_line(error: BaseException) -> str:
     return ""
 
 
+def is_of_user_code(error: BaseException) -> bool:
+    """True if the last line that raised is of user code, or of a library that user code called, not gradverify."""
+    files = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)]
+    last = next((file for file in reversed(files) if is_user_file(file) or is_own_file(file)), "")
+    return bool(last) and is_user_file(last)
+
+
 def own_line(error: BaseException) -> str:
     """Return the innermost line of gradverify's own code as `gradverify/file.py:12`, "" if there is none."""
     lines = [(Path(frame.f_code.co_filename), line) for frame, line in traceback.walk_tb(error.__traceback__)]

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from gradverify.case import Case
 from gradverify.paths import shown_target
-from gradverify.problem import found_at
+from gradverify.problem import BROKEN_OFF, found_at
 from gradverify.result import CaseResult, CheckResult, Exploration, Source, Uncovered, Verdict, worst
 from gradverify.run.expectations import expected_verdict, is_as_expected, unmet_expectation, with_claim
 from gradverify.usage import Measured
@@ -46,6 +46,20 @@ def _with_exploration(case: Case, result: CaseResult, explored: Exploration) -> 
     said += [explored.message] if explored.broken else []
     verdict = Verdict.FAIL if explored.failing else Verdict.ERROR
     return replace(result, explored=explored, verdict=verdict, as_expected=False, message="; ".join(said))
+
+
+def with_ended_search(result: CaseResult, case: Case, checks: Sequence[CheckResult], found: Exploration) -> CaseResult:
+    """Return the result of a case whose search user code ended, with what the checks and the search had found."""
+    found = replace(found, strict=case.exploring is not None and case.exploring.strict, message=BROKEN_OFF)
+    result = replace(result, checks=tuple(checks), explored=found)
+    if not found.failing:
+        return result
+    return replace(
+        result,
+        verdict=Verdict.FAIL,
+        as_expected=False,
+        message=f"{found_at(found.failing[0], found)}; {result.message}",
+    )
 
 
 def could_not_run(

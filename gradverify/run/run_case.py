@@ -15,12 +15,12 @@ from gradverify.problem import ran_out_of_time
 from gradverify.result import CaseResult, CheckResult, Exploration, Source, Verdict, worst
 from gradverify.run.arguments import seed_everything
 from gradverify.run.build import build
-from gradverify.run.describe_exception import describe, own_line
+from gradverify.run.describe_exception import describe, is_of_user_code, own_line
 from gradverify.run.devices import tf32_switched, why_unavailable
 from gradverify.run.exercised import not_exercised
 from gradverify.run.load import LoadError, find, load
 from gradverify.run.memory import is_out_of_memory
-from gradverify.run.outcome import case_result, could_not_run, skipped
+from gradverify.run.outcome import case_result, could_not_run, skipped, with_ended_search
 from gradverify.run.run_checks import run_checks, settings_of
 from gradverify.run.second_opinion import with_second_opinion
 from gradverify.run.siblings import importable
@@ -91,7 +91,13 @@ def _run(case: Case, started: float, deadline: Deadline | None, on_progress: OnP
         return _raised(case, error, source, started)
     source = source or source_in_graph(problem)
     with tf32_switched(on=case.tf32):
-        explored = _explored(case, target, reference, checks, on_progress)
+        try:
+            explored = _explored(case, target, reference, checks, on_progress)
+        except _EndedByUserCode as ended:
+            result = _raised(case, ended.error, source, started)
+            if result.verdict is Verdict.ERROR:
+                result = with_ended_search(result, case, checks, ended.found)
+            return replace(result, note=problem.note)
     seconds = time.perf_counter() - started + (case.exploring.seconds if case.exploring else 0.0)
     result = case_result(
         case, checks, source=source, seconds=seconds, measured=measured, explored=explored, uncovered=uncovered
@@ -109,10 +115,21 @@ def _checks(
     )
 
 
+class _EndedByUserCode(Exception):
+    """What user code raised between two tries, as an input's factory may, and what the search had found by then."""
+
+    def __init__(self, error: Exception, found: Exploration) -> None:
+        super().__init__(error, found)
+        self.error, self.found = error, found
+
+
 def _explored(
     case: Case, target: Any, reference: Any, checks: tuple[CheckResult, ...], on_progress: OnProgress
 ) -> Exploration | None:
-    """Return what other inputs than the ones written show, None if they are not asked for."""
+    """Return what other inputs than the ones written show, None if they are not asked for.
+
+    Raises _EndedByUserCode.
+    """
     if case.exploring is None:
         return None
     request = case.exploring if case.exploring.budget else replace(case.exploring, budget=case.explore.budget)
@@ -129,18 +146,24 @@ def _explored(
 
     try:
         return _import_exploring()(case, target, reference, request, on_try)
-    except Exception as error:  # none of user code: that one is a discovery, or makes a try illegal
-        if is_out_of_memory(error):
+    except Exception as error:  # during a try, what user code raises is a discovery, or makes the try illegal
+        if is_out_of_memory(error) or isinstance(error, LoadError):
             raise
-        return _broken_off(error, request, begun[-1] if begun else request.after)
+        trying = begun[-1] if begun else request.after
+        if isinstance(error, InputError) or is_of_user_code(error):
+            raise _EndedByUserCode(error, _found_by(trying, request)) from error
+        return _broken_off(error, request, trying)
+
+
+def _found_by(trying: Trying | None, request: Exploring) -> Exploration:
+    return Exploration(tries=0, budget=request.budget) if trying is None else trying.so_far
 
 
 def _broken_off(error: Exception, request: Exploring, trying: Trying | None) -> Exploration:
     """Return what a search had found that a defect of gradverify ended."""
-    found = Exploration(tries=0, budget=request.budget) if trying is None else trying.so_far
     when = "before the first try" if trying is None else f"at the try `{trying.phrase}`"
     raised = f"gradverify itself raised {describe(error)} in {own_line(error)} {when}"
-    return replace(found, message=f"{raised}: a defect, please report it", broken=True)
+    return replace(_found_by(trying, request), message=f"{raised}: a defect, please report it", broken=True)
 
 
 def _import_exploring() -> Callable[..., Exploration]:

@@ -10,7 +10,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -18,6 +18,7 @@ from gradverify.case import (
     Case,
     ExploreRules,
     Exploring,
+    Factory,
     Literal,
     Normal,
     Origin,
@@ -39,7 +40,7 @@ from gradverify.run.session import run_cases
 from gradverify.run.task import Engine, Loss, TaskLost
 from gradverify.spec.expand import Overrides, expand
 from gradverify.spec.read import read_paths
-from tests.run.making import OPS, case, outcome
+from tests.run.making import OPS, case, outcome, target
 from tests.run.processes import left_over, offspring
 
 pytestmark = pytest.mark.slow
@@ -112,6 +113,60 @@ def test_a_case_that_fails_as_written_is_not_explored(engine: Engine) -> None:
     assert found.message == "the inputs as written fail"
 
 
+FACTORY = """
+import torch
+
+calls = []
+
+def make():
+    calls.append(1)
+    if len(calls) > {most}:
+        raise RuntimeError("no more numbers")
+    return torch.tensor([[0.5, -1.0, 2.0, 0.1, -0.3, 1.2], [0.7, 0.4, -0.2, 1.5, 0.9, -0.8]])
+"""
+
+
+def of_factory(name: str, file: Path, most: int) -> CaseResult:
+    """Return what exploring an operation finds whose factory raises after a number of calls."""
+    file.write_text(FACTORY.format(most=most))
+    inputs = {
+        "x": TensorInput(origin=Factory(target=target("make", file))),
+        "size": Literal(value=2),
+        "stride": Literal(value=2),
+    }
+    return run_case(pooled(name, inputs=inputs, exploring=Exploring()))
+
+
+@pytest.mark.parametrize("most", range(1, 30, 4))
+def test_what_a_factory_raises_during_the_search_is_no_defect(most: int, tmp_path: Path) -> None:
+    result = of_factory("RightPool", tmp_path / f"made_{most}.py", most)
+    assert "defect" not in result.message
+    assert result.explored is None or not result.explored.broken
+    if result.verdict is Verdict.ERROR and result.message:
+        assert result.message.startswith("GV902: RuntimeError: no more numbers (")
+        assert f"made_{most}.py:9" in result.message
+
+
+def test_what_was_found_before_a_factory_raised_is_kept(tmp_path: Path) -> None:
+    results = [of_factory("RightPool", tmp_path / f"found_{most}.py", most) for most in range(3, 12)]
+    ended = [result for result in results if result.message.startswith("GV902") and result.explored is not None]
+    assert ended
+    assert all((result.verdict, result.as_expected) == (Verdict.ERROR, False) for result in ended)
+    assert all([check.verdict for check in result.checks] == [Verdict.PASS] for result in ended)
+    assert {result.explored.message for result in ended if result.explored} == {"broken off"}
+    assert max(result.explored.tries for result in ended if result.explored) > 0
+    assert all(reproduce_command(result).startswith("gradverify explore ") for result in ended)
+
+
+def test_a_failure_that_was_found_before_a_factory_raised_fails_the_case(tmp_path: Path) -> None:
+    result = of_factory("Pool", tmp_path / "made.py", 30)
+    found = result.explored
+    assert found is not None and found.failures and 0 < found.tries < BUDGET
+    assert (result.verdict, result.as_expected, found.message) == (Verdict.FAIL, False, "broken off")
+    assert result.message.startswith("found at try 1 of ")
+    assert "; GV902: RuntimeError: no more numbers (" in result.message
+
+
 @pytest.mark.parametrize("origin", [Normal(), Values(values=[[0.5, -1.0], [2.0, 0.1], [-0.3, 1.2], [0.7, 0.4]])])
 def test_names_of_sizes_stay_with_a_tensor_that_gets_a_leading_dimension(origin: Origin, engine: Engine) -> None:
     x = TensorInput(origin=origin, shape=(4, 2), sizes=("n", "2 * m"))
@@ -132,7 +187,7 @@ def test_what_was_found_before_a_defect_of_the_search_is_kept(name: str, monkeyp
 
     def defective(base: Base, found: Case, mapped: tuple[str, ...] = ()) -> Attempt:
         if found.inputs["stride"] == Literal(value=3):
-            raise IndexError("tuple index out of range")
+            return tried(replace(base, case=cast(Any, None)), found, mapped)
         return tried(base, found, mapped)
 
     monkeypatch.setattr(search, "attempt", defective)
@@ -144,7 +199,8 @@ def test_what_was_found_before_a_defect_of_the_search_is_kept(name: str, monkeyp
     assert result.verdict is (Verdict.FAIL if found.failures else Verdict.ERROR)
     assert bool(found.failures) is (name == "Pool")
     assert re.search(
-        r"gradverify itself raised IndexError: tuple index out of range .*in gradverify/exploration/search\.py:\d+"
+        r"gradverify itself raised AttributeError: 'NoneType' object has no attribute 'checks' .*"
+        r"in gradverify/exploration/attempt\.py:\d+"
         r" at the try `stride: 3 \(was 2\)`",
         result.message,
     )
