@@ -99,7 +99,9 @@ class Coin(Bounded):
         super().__init__("probs", 0.9, (4,))
 
     def forward(self, x):
-        return x * torch.distributions.Bernoulli(probs=self.probs).log_prob(torch.ones(4, dtype=x.dtype))
+        return x * torch.distributions.Bernoulli(probs=self.probs, validate_args=True).log_prob(
+            torch.ones(4, dtype=x.dtype)
+        )
 
 
 class Counted(Bounded):
