@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from gradverify.diagnosis.naming.constants import known_constant, number_text
+from gradverify.diagnosis.naming.constants import known_constant, measured_text, number_text
 from tests.core.support import double
 from tests.diagnosis.support import diagnoses_of, diagnosis_of, drawn
 
@@ -233,3 +233,10 @@ def test_factor_is_printed_with_the_digits_that_are_known() -> None:
         cause, text = diagnosis_of(torch.sin, lambda g, x, factor=factor: factor * g * x.cos(), x)
         assert (cause, says in text) == ("constant-factor", True), text
     assert "2.345 × numeric" in diagnosis_of(torch.sin, lambda g, x: 2.345 * g * x.cos(), drawn(8))[1]
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "text"), [(1e-12, "0.7"), (0.03, "about 0.7"), (1.0, "about 0.7"), (math.inf, "about 0.7")]
+)
+def test_digits_of_a_measured_number_follow_its_accuracy(accuracy: float, text: str) -> None:
+    assert measured_text(0.7, accuracy) == text

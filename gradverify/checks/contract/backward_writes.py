@@ -30,8 +30,9 @@ def findings(subject: Subject) -> Iterator[Finding]:
     watched = _watched(subject, tape)
     known = {_address(tensor) for _, tensor, _ in watched}
     contents = contents_of_fixed(subject.problem, fixed)
+    # Saved ones are watched already, and what forward has overwritten differs from what was given.
     fixed_before = [
-        None if _address(tensor) in known else snapshot(tensor) if differs(tensor, given) else given
+        None if _address(tensor) in known else _contents(tensor, given)
         for tensor, given in zip(fixed, contents, strict=True)
     ]
     gradients_of(subject, tape, subject.cotangents)
@@ -43,6 +44,11 @@ def findings(subject: Subject) -> Iterator[Finding]:
             yield fixed_overwritten(subject, "GV402", number, tensor)
     kept = [(name, tensor) for name, tensor, before in watched if before is not None]
     yield from _repeated(subject, tape, kept)
+
+
+def _contents(tensor: Tensor, given: Tensor | None) -> Tensor | None:
+    """Return what a tensor holds: `given`, or a snapshot if it has been overwritten since."""
+    return snapshot(tensor) if differs(tensor, given) else given
 
 
 def repeated_backwards(subject: Subject, tape: Tape) -> Iterator[Finding]:

@@ -75,7 +75,7 @@ def measured_text(value: float, accuracy: float) -> str:
     """Return a measured value with the digits that its relative accuracy supports, as "about 0.5" if these are few."""
     if accuracy <= _WELL:
         return number_text(value)
-    digits = max(1, math.ceil(-math.log10(accuracy)))
+    digits = math.ceil(-math.log10(accuracy)) if accuracy < 1 else 1
     while abs(float(f"{value:.{digits}g}") - value) > SMALL_PART * abs(abs(value) - 1.0):
         digits += 1
     return f"about {value:.{digits}g}"
