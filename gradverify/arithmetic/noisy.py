@@ -20,8 +20,11 @@ NOISE_EPS = 2.0**-36  # relative width of the noise: far above float64's roundin
 _LESS_NOISE = 2.0**-48  # a second width, as far from float64's rounding as needed to see it
 _IN_PROPORTION = 64.0  # ratio of the changes by noise of two widths, each by its width; at a jump it is 2^12
 _EVALUATIONS = 4  # at each width
-_OF_TWO = 64.0  # times the change at two evaluations, which may happen to be small: that of others is no larger
+_OF_ONE = 4096.0  # times the change at one evaluation, which may happen to be small: that of others is no larger
 _COPIES = {torch.ops.aten.clone.default, torch.ops.aten.cat.default}  # they choose what they are given
+
+# (function that evaluates, its exact result) -> change per unit of rounding, of the same shape
+Measure = Callable[[Callable[[], Tensor], Tensor], Tensor]
 
 
 def amplification(evaluate: Callable[[], Tensor], exact: Tensor) -> Tensor:
@@ -39,9 +42,18 @@ def amplification(evaluate: Callable[[], Tensor], exact: Tensor) -> Tensor:
     return torch.where(in_proportion, torch.maximum(large, small), 0.0)
 
 
-def largest_amplification(evaluate: Callable[[], Tensor], exact: Tensor) -> Tensor:
-    """Return a rough upper bound on `amplification`, from two evaluations: it shows where more would be in vain."""
-    return _OF_TWO * _largest_change(evaluate, exact, torch.Generator().manual_seed(0), NOISE_EPS, 2)
+def amplification_bound(evaluate: Callable[[], Tensor], exact: Tensor, *, evaluations: int) -> Tensor:
+    """Return an upper bound on `amplification` from fewer evaluations: it shows where more would be in vain.
+
+    It is rough: several changes are less likely to be small together than a single one, so that it falls with their
+    number.
+    """
+    change = _largest_change(evaluate, exact, torch.Generator().manual_seed(0), NOISE_EPS, evaluations)
+    return change.mul_(_OF_ONE ** (1 / evaluations))
+
+
+# Each closer than the one before, and dearer.
+BOUNDS: tuple[Measure, ...] = tuple(partial(amplification_bound, evaluations=count) for count in (1, 2))
 
 
 def _largest_change(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from gradverify.arithmetic.noisy import amplification, largest_amplification
+from gradverify.arithmetic.noisy import BOUNDS, Measure, amplification
 from gradverify.core.backward.vjps import SUM_UNITS, Backward, Graph, Reuse, fails_later, many_vjps, row_cotangent
 from gradverify.core.decide.compare import is_resolved
 from gradverify.core.decide.context import JudgingContext, of_column_groups
@@ -19,7 +19,6 @@ from gradverify.core.decide.verdict import Code, Judged, Reason, decide
 from gradverify.core.estimate.column_groups import disjoint_rows
 from gradverify.core.estimate.samples import BAR_FACTOR
 from gradverify.core.forward.sampler import output_indices
-from gradverify.core.forward.step_noise import Measure
 from gradverify.core.model.coordinates import flatten, unflatten
 from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.limits import HELD
@@ -101,7 +100,7 @@ def _rounding_of(
 
         return _EPS * measure(claims, claims())
 
-    if not any_set(errors <= CLEARLY_ABOVE * measured(largest_amplification, at_once)):
+    if not all(any_set(errors <= CLEARLY_ABOVE * measured(bound, at_once)) for bound in BOUNDS):
         return torch.zeros_like(errors)
     return measured(amplification, groups)
 

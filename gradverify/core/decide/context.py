@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 
 import torch
 from torch import Tensor
 
-from gradverify.arithmetic.noisy import largest_amplification
+from gradverify.arithmetic.noisy import BOUNDS, amplification
 from gradverify.case import Settings
 from gradverify.core.backward.vjps import Backward, backward_of
 from gradverify.core.decide.compare import EntryTolerance, relative_tolerance, resolution_scale, row_column_size
@@ -39,8 +39,8 @@ class JudgingContext:
     column_groups: ColumnGroups
     claimed: Tensor  # (M, m): the claim for each output and its column in each column group
     allowance: EntryTolerance
-    largest_rounding: Callable[[], Tensor]  # () -> (m,), once: a rough upper bound on the next
-    rounding_on_the_way: Callable[[], Tensor]  # () -> (m,), once: see `step_noise.rounding_on_the_way`
+    # () -> (m,), once each: bounds on `step_noise.rounding_on_the_way`, each closer and dearer, and last that itself
+    rounding_bounds: tuple[Callable[[], Tensor], ...]
     sparse: bool = False  # True if every second step of the ladder is enough
 
     @property
@@ -87,8 +87,9 @@ def judging_context(
         column_groups=column_groups,
         claimed=claimed,
         allowance=allowance_of(sampled, lengths.step, lengths.shared, column_groups, size, largest, measured.settings),
-        largest_rounding=cache(lambda: rounding_on_the_way(sampled, largest_amplification)),
-        rounding_on_the_way=cache(lambda: rounding_on_the_way(sampled)),
+        rounding_bounds=tuple(
+            cache(partial(rounding_on_the_way, sampled, measure)) for measure in (*BOUNDS, amplification)
+        ),
     )
 
 
@@ -133,9 +134,12 @@ def focused(context: JudgingContext, outputs: Tensor) -> JudgingContext:
         column_groups=column_groups,
         claimed=claimed,
         allowance=allowance,
-        largest_rounding=lambda: context.largest_rounding()[outputs],
-        rounding_on_the_way=lambda: context.rounding_on_the_way()[outputs],
+        rounding_bounds=tuple(partial(_of_outputs, known, outputs) for known in context.rounding_bounds),
     )
+
+
+def _of_outputs(known: Callable[[], Tensor], outputs: Tensor) -> Tensor:
+    return known()[outputs]
 
 
 def of_column_groups(allowance: EntryTolerance, chosen: Tensor) -> EntryTolerance:

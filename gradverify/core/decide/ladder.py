@@ -6,7 +6,6 @@ Some claims no step can refute: cancellation, a short constant stretch, or noise
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -89,7 +88,7 @@ def _judged_with_noise(context: JudgingContext, samples: Samples, height: Tensor
     """
     judged, _ = _judged_by_samples(context, samples, height)
     wrong = judged.code == Code.MISMATCH
-    for measure in (partial(_much_rounding, context), context.largest_rounding, context.rounding_on_the_way):
+    for measure in (lambda: _much_rounding(context), *context.rounding_bounds):
         if not any_set(wrong):
             return judged
         noise = at_least(context.noise, measure())

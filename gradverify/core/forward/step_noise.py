@@ -6,20 +6,17 @@ at large and small spacings, until all samples lie on one stair.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from gradverify.arithmetic.noisy import amplification
+from gradverify.arithmetic.noisy import Measure, amplification
 from gradverify.core.forward.noise import MAX_FALL, MIN_SPACINGS, Noise, direction_of, noise_along, pooled, share_of
 from gradverify.core.forward.sampler import Sampler, moved
 from gradverify.core.model.magnitudes import LengthScales
 from gradverify.core.tuning import CLEARLY_ABOVE
-
-# (function that evaluates, its exact result) -> change per unit of rounding, of the same shape
-Measure = Callable[[Callable[[], Tensor], Tensor], Tensor]
 
 SPACINGS = tuple(2.0**-k for k in range(3, 20))  # times the length scale: spacings at which rounding may show
 SMALL_STEP = 2.0**-20  # step of all inputs, relative to their length
