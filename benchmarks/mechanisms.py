@@ -62,7 +62,7 @@ def _no_rounding_on_the_way(sampled: Any, *measured: Any) -> Any:
     return torch.zeros_like(sampled.value)
 
 
-def _no_rounding_inside(sampled: Any, samples: Any, own: Any) -> Any:
+def _no_rounding(sampled: Any, samples: Any, own: Any) -> Any:
     return torch.zeros_like(samples.plus)
 
 
@@ -128,12 +128,12 @@ MECHANISMS: tuple[Mechanism, ...] = (
     _noise("pooled", "forward.noise", "pooled", _argument(1)),
     _noise("rounding of outputs", "forward.noise", "rounding_of", _nothing_like(1)),
     _noise("lasting stairs", "forward.step_noise", "with_stairs", _argument(0)),
-    _noise("rounding of inputs", "estimate.samples", "input_rounding_noise", _nothing_like(2)),
+    _noise("rounding of inputs", "estimate.samples", "input_rounding_noise", _no_rounding),
     _noise("scatter of the ladder", "estimate.nonsmooth", "_scatter", lambda samples: torch.zeros_like(samples.plus)),
-    _noise("stair", "estimate.smoothness", "stair_height", _no_height),
+    _noise("stair", "estimate.smoothness", "stair_height", lambda samples: torch.zeros_like(samples.plus[:, 0])),
     _noise("cancellation", "estimate.nonsmooth", "_cancelled", _no_height),
     _noise("rounding jump", "estimate.smoothness", "rounding_jump", _no_height),
-    _noise("rounding inside", "estimate.smoothness", "_inside", _no_rounding_inside),
+    _noise("rounding inside", "estimate.smoothness", "_inside", _no_rounding),
     _noise("rounding on the way", "forward.step_noise", "rounding_on_the_way", _no_rounding_on_the_way),
     _noise("one stair", "decide.ladder", "_stays_on_a_stair", _no_claim_undecided),
     _noise("unresolved slope", "decide.ladder", "_is_too_steep_to_refute", _no_row_unseen),

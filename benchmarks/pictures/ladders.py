@@ -18,7 +18,8 @@ from torch import Tensor
 
 from gradverify.core.estimate.column_groups import single_columns
 from gradverify.core.estimate.nonsmooth import LadderResult, classify_ladder
-from gradverify.core.estimate.samples import Samples, central_differences, difference_noise, joined, one_sided_quotients
+from gradverify.core.estimate.samples import Samples, difference_noise, joined
+from gradverify.core.estimate.smoothness import stair_height
 from gradverify.core.estimate.stencil import sample
 from gradverify.core.estimate.tableau import coarse_steps, fine_steps
 from gradverify.core.forward.noise import measure
@@ -65,14 +66,14 @@ def climb(function: Callable[[Tensor], Tensor], x: float) -> Climbed:
     noise = measure(sampled, lengths, 0)
     coarse = sample(sampled, groups, chosen, coarse_steps(lengths))
     samples = joined(coarse, sample(sampled, groups, chosen, fine_steps(lengths, chosen)))
-    result = classify_ladder(sampled, noise, samples, lengths.own[chosen].unsqueeze(1))
-    differences, level = central_differences(samples), difference_noise(noise, samples)
+    result = classify_ladder(sampled, noise, samples, lengths.own[chosen].unsqueeze(1), stair_height(samples))
+    level = difference_noise(noise, samples)
     return Climbed(
         sampled=sampled,
         samples=samples,
         result=result,
         steps=samples.forth.flatten(),
-        differences=differences.flatten(),
+        differences=samples.difference.flatten(),
         noise=level.flatten(),
     )
 
@@ -94,7 +95,7 @@ def kink() -> str:
     figure, (at, beside) = _figure("", "step h", "slope", panels=2)
     for axes, x, title in ((at, 1.001, "|x − 1.001| at its kink"), (beside, 1.0, "|x − 1.001| at x = 1, beside it")):
         found = climb(lambda t: (t - 1.001).abs(), x)
-        left, right = (quotient.flatten() for quotient in one_sided_quotients(found.sampled, found.samples))
+        left, right = (quotient.flatten() for quotient in found.samples.quotients)
         axes.semilogx(found.steps, right, "o-", color=OTHER, markersize=3, label="(f(x + h) − f(x)) / h")
         axes.semilogx(found.steps, left, "s-", color=GREY, markersize=3, label="(f(x) − f(x − h)) / h")
         low, high = float(found.result.low), float(found.result.high)
@@ -107,7 +108,7 @@ def kink() -> str:
 def quantised() -> str:
     """Differences of a sine that is rounded to bfloat16 inside, with the noise that the height of its stair makes."""
     found, exact = climb(lambda x: torch.sin(x).bfloat16().double(), 0.7), math.cos(0.7)
-    stair = found.result.stair_height.clamp(min=float(found.result.scatter.max()))
+    stair = stair_height(found.samples).clamp(min=float(found.result.scatter.max()))
     figure, (axes,) = _figure(
         "sin x, rounded to bfloat16, at x = 0.7", "step h", "difference (f(x + h) − f(x − h)) / 2h"
     )

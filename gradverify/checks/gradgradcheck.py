@@ -22,6 +22,7 @@ from gradverify.core.decide.verdict import Code, Judged, Reason, decide
 from gradverify.core.estimate.column_groups import single_columns
 from gradverify.core.estimate.nonsmooth import classify_ladder
 from gradverify.core.estimate.samples import BAR_FACTOR, Estimate, difference_noise, joined
+from gradverify.core.estimate.smoothness import stair_height
 from gradverify.core.estimate.stencil import sample
 from gradverify.core.estimate.tableau import HALVINGS, coarse_steps, fine_steps, tableau
 from gradverify.core.forward.noise import measure
@@ -211,6 +212,6 @@ def _kinked_columns(sampled: Sampler, columns: Tensor, seed: int) -> Tensor:
             own = torch.tensor([column], device=columns.device)
             coarse, fine = coarse_steps(lengths), fine_steps(lengths, own)
             ladder = joined(*(sample(sampled, column_groups, own, steps) for steps in (coarse, fine)))
-            local = classify_ladder(sampled, noise, ladder, lengths.own[own].unsqueeze(1))
+            local = classify_ladder(sampled, noise, ladder, lengths.own[own].unsqueeze(1), stair_height(ladder))
             kinked[place] = (local.kink | local.close_kink).any()
     return kinked

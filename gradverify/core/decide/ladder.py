@@ -20,12 +20,10 @@ from gradverify.core.estimate.samples import (
     NOISE_FACTOR,
     Estimate,
     Samples,
-    central_differences,
-    is_vanished,
     joined,
     of_rows,
 )
-from gradverify.core.estimate.smoothness import constant_half_width, constant_tail, largest_changes
+from gradverify.core.estimate.smoothness import constant_half_width, stair_height
 from gradverify.core.estimate.stencil import sample
 from gradverify.core.estimate.tableau import coarse_steps, every_second, fine_steps, halving_steps
 from gradverify.core.forward.noise import Noise, at_least, rounding_only
@@ -41,7 +39,7 @@ _TOO_STEEP = 2.0**10  # times the largest observed change: a steeper claim, over
 def judge_by_largest_steps(context: JudgingContext, chosen: Tensor) -> tuple[Judged, Tensor]:
     """Return the verdicts (C, m) by the largest steps of the ladder, and the mask of those that need no others."""
     samples = sample(context.sampled, context.column_groups, chosen, halving_steps(context.lengths))
-    judged, local = _judged_by_samples(context, samples, None)
+    judged, local = _judged_by_samples(context, samples, stair_height(samples))
     return judged, _is_settled(context, samples, judged, local)
 
 
@@ -50,14 +48,16 @@ def judge_by_ladder(context: JudgingContext, chosen: Tensor) -> Judged:
     coarse = coarse_steps(context.lengths)
     steps = every_second(coarse, 0) if context.sparse else coarse
     samples = sample(context.sampled, context.column_groups, chosen, steps)
-    judged, local = _judged_by_samples(context, samples, None)
+    height = stair_height(samples)
+    judged, local = _judged_by_samples(context, samples, height)
     rows = _is_settled(context, samples, judged, local).logical_not().any(dim=1).nonzero().squeeze(1)
     if not len(rows):
         return judged
     finer = fine_steps(context.lengths, members(context.column_groups, chosen[rows])[0])
     steps = every_second(finer, 1) if context.sparse else finer
     samples = joined(of_rows(samples, rows), sample(context.sampled, context.column_groups, chosen[rows], steps))
-    again = _judged_with_noise(context, samples, local.stair_height[rows])
+    height = torch.maximum(stair_height(samples), height[rows])  # finer steps may hide stairs again
+    again = _judged_with_noise(context, samples, height)
     outputs = torch.arange(context.sampled.value.numel(), device=chosen.device)
     judged = copy_of(judged)
     put(judged, torch.ones_like(judged.kinked), rows, outputs, again)
@@ -104,7 +104,7 @@ def _much_rounding(context: JudgingContext) -> Tensor:
     return CANCELLATION_UNITS**2 * context.sampled.unit * context.sampled.size.clamp(min=largest)
 
 
-def _judged_by_samples(context: JudgingContext, samples: Samples, height: Tensor | None) -> tuple[Judged, LadderResult]:
+def _judged_by_samples(context: JudgingContext, samples: Samples, height: Tensor) -> tuple[Judged, LadderResult]:
     """Return the verdicts and the ladder result for these samples, with the noise of the context.
 
     If noise cannot be distinguished from a kink far away, a claim that agrees with either is no mismatch.
@@ -120,7 +120,7 @@ def _judged_by_samples(context: JudgingContext, samples: Samples, height: Tensor
     return _on_level_ground(context, samples, local, _by_finer_steps(context, samples, height, local, judged)), local
 
 
-def _classified(context: JudgingContext, noise: Noise, samples: Samples, height: Tensor | None) -> LadderResult:
+def _classified(context: JudgingContext, noise: Noise, samples: Samples, height: Tensor) -> LadderResult:
     own = value_of_column(context.column_groups, samples.chosen, context.lengths.own)
     return classify_ladder(context.sampled, noise, samples, own, height, sparse=context.sparse)
 
@@ -134,14 +134,14 @@ def _on_level_ground(context: JudgingContext, samples: Samples, local: LadderRes
     candidates = local.high_stair & (claimed == 0) & (judged.code != Code.MATCH)
     if not any_set(candidates):
         return judged
-    width = constant_half_width(context.sampled, samples)
+    width = constant_half_width(samples)
     allowance = of_column_groups(context.allowance, samples.chosen)
     constant = Estimate(value=torch.zeros_like(claimed), bar=NOISE_FACTOR * context.noise.level / width)
     return replaced(judged, candidates & (width > 0), judge_smooth(claimed, constant, allowance, allowance.zero))
 
 
 def _by_finer_steps(
-    context: JudgingContext, samples: Samples, height: Tensor | None, local: LadderResult, judged: Judged
+    context: JudgingContext, samples: Samples, height: Tensor, local: LadderResult, judged: Judged
 ) -> Judged:
     """Judge mismatches and kinks by the finest steps if these show that the noise is variation of the function.
 
@@ -192,14 +192,14 @@ def _stays_on_a_stair(sampled: Sampler, samples: Samples, claimed: Tensor) -> Te
     """Mask of outputs, constant over small steps, that the claim moves by no more than a stair of rounding; (C, m)."""
     if not sampled.rounding_eps():
         return torch.zeros_like(claimed, dtype=torch.bool)
-    tail = constant_tail(sampled, samples)
+    tail = samples.constant_tail
     longest = torch.where(tail, torch.maximum(samples.forth, samples.back), 0.0).amax(dim=1)
     return tail.any(dim=1) & (claimed.abs() * longest <= sampled.rounding_size())
 
 
 def _is_dominated_by_noise(sampled: Sampler, noise: Tensor, samples: Samples) -> Tensor:
     """Mask of outputs that change by hardly more than this noise, which may be variation of the function; (C, m)."""
-    change = _observed_change(sampled, samples)
+    change = _observed_change(samples)
     return _may_be_variation(sampled, noise) & (change > 0) & (change <= CLEARLY_ABOVE * noise)
 
 
@@ -207,12 +207,12 @@ def _is_too_steep_to_refute(
     sampled: Sampler, noise: Tensor, samples: Samples, claimed: Tensor, numeric: Tensor
 ) -> Tensor:
     """Mask of claims too steep to refute by a flatter slope: the noise may be variation of the function; all (C, m)."""
-    high_noise, change = _may_be_variation(sampled, noise), _observed_change(sampled, samples)
+    high_noise, change = _may_be_variation(sampled, noise), _observed_change(samples)
     rise = claimed.unsqueeze(1) * samples.forth
     steep = (rise[:, 0].abs() > _TOO_STEEP * change) & (numeric.abs() < CLEARLY_LESS * claimed.abs())
-    fine = (rise.abs() <= CLEARLY_LESS * torch.fmin(noise, change).unsqueeze(1)) & ~is_vanished(samples)
+    fine = (rise.abs() <= CLEARLY_LESS * torch.fmin(noise, change).unsqueeze(1)) & ~samples.vanished
     significant = rise.abs() > LOST_UNITS * sampled.unit * sampled.value.abs()
-    agrees = (central_differences(samples) - claimed.unsqueeze(1)).abs() <= CLEARLY_LESS * claimed.abs().unsqueeze(1)
+    agrees = (samples.difference - claimed.unsqueeze(1)).abs() <= CLEARLY_LESS * claimed.abs().unsqueeze(1)
     supports = fine & significant & agrees
     twice = (supports[:, 1:] & supports[:, :-1]).any(dim=1)
     return high_noise & steep & (twice | (fine.sum(dim=1) < CONVINCING))
@@ -223,6 +223,6 @@ def _may_be_variation(sampled: Sampler, noise: Tensor) -> Tensor:
     return noise > _HIGH_NOISE * sampled.unit * torch.maximum(sampled.value.abs(), sampled.size)
 
 
-def _observed_change(sampled: Sampler, samples: Samples) -> Tensor:
+def _observed_change(samples: Samples) -> Tensor:
     """Return the largest observed change of each output, (C, m)."""
-    return largest_changes(sampled, samples).nan_to_num(0.0, 0.0).amax(dim=1)
+    return samples.largest_change.nan_to_num(0.0, 0.0).amax(dim=1)

@@ -12,7 +12,7 @@ from gradverify.core.decide.compare import EntryTolerance, in_doubt, judge_smoot
 from gradverify.core.decide.context import JudgingContext, of_column_groups, part_of
 from gradverify.core.decide.verdict import Judged, of_rows, stacked
 from gradverify.core.estimate import richardson
-from gradverify.core.estimate.samples import Estimate, central_differences, difference_noise
+from gradverify.core.estimate.samples import Estimate, difference_noise
 from gradverify.core.estimate.smoothness import bends_in_first_look
 from gradverify.core.estimate.stencil import Stencil, first_steps, samples_of
 from gradverify.core.forward.sampler import is_double
@@ -91,7 +91,7 @@ def _estimate(context: JudgingContext, stencil: Stencil, slope: Tensor, rows: sl
     if not is_double(sampled):
         samples = samples_of(sampled, stencil, rows)
         level = difference_noise(noise, samples)[:, -1]
-        estimate = richardson.extrapolated(central_differences(samples), level)
+        estimate = richardson.extrapolated(samples.difference, level)
         return estimate, bends_in_first_look(sampled, samples, level).logical_or_(estimate.bar == torch.inf)
     step = first_steps(sampled, stencil, rows)
     series = richardson.polynomial_through(stencil.values[:, rows] - sampled.value)

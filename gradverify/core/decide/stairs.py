@@ -7,7 +7,7 @@ from torch import Tensor
 
 from gradverify.core.decide.context import JudgingContext
 from gradverify.core.decide.verdict import Code, Judged, Reason, decide
-from gradverify.core.estimate.samples import Samples, central_differences
+from gradverify.core.estimate.samples import Samples
 from gradverify.core.estimate.stencil import sample
 from gradverify.core.estimate.tableau import halving_steps
 from gradverify.core.forward.noise import MAX_FALL, MIN_SPACINGS, direction_of
@@ -43,7 +43,7 @@ def excuse_stairs(context: JudgingContext, chosen: Tensor, judged: Judged) -> Ju
 
 def _agrees_up_to_stairs(samples: Samples, claimed: Tensor, height: Tensor) -> Tensor:
     """Mask of claims that some step agrees with, up to some heights (m,) of a stair; (C, m)."""
-    difference = central_differences(samples)
+    difference = samples.difference
     change = torch.cat([torch.zeros_like(difference[:, :1]), difference.diff(dim=1).abs()], dim=1)
     slack = EXPLAINED * height / samples.forth + change
     return ((claimed.unsqueeze(1) - difference).abs() <= slack).any(dim=1)

@@ -16,26 +16,19 @@ from gradverify.core.estimate.samples import (
     NOISE_FACTOR,
     Estimate,
     Samples,
-    central_differences,
     difference_noise,
     every_second_step,
     finite_to_finest,
     input_rounding_noise,
-    is_unchanged,
-    is_vanished,
-    one_sided_quotients,
     set_to_finest,
     sharpest,
 )
 from gradverify.core.estimate.smoothness import (
     at_last_flagged,
     classify_steps,
-    constant_tail,
     flagged_or_next,
     is_steady,
-    largest_changes,
     rounding_jump,
-    stair_height,
     up_to_last_flagged,
 )
 from gradverify.core.estimate.tableau import (
@@ -81,7 +74,6 @@ class LadderResult:
     constant: Tensor  # bool: the output never changed
     hidden_by_cancellation: Tensor  # derivative that cancellation may hide: it may be claimed in place of a zero
     high_stair: Tensor  # bool: constant here, on a stair higher than rounding to a lower precision explains
-    stair_height: Tensor  # of the stair that the point lies on, 0 if on none
     range_at_larger_steps: tuple[Tensor, Tensor]  # smallest and largest difference at larger steps
     unsteady: Tensor  # bool: the samples themselves show noise, or are not smooth
     scatter: Tensor  # noise of the forward that the samples themselves show
@@ -89,42 +81,36 @@ class LadderResult:
 
 
 def classify_ladder(
-    sampled: Sampler, noise: Noise, samples: Samples, own: Tensor, known: Tensor | None = None, *, sparse: bool = False
+    sampled: Sampler, noise: Noise, samples: Samples, own: Tensor, height: Tensor, *, sparse: bool = False
 ) -> LadderResult:
     """Classify every entry of a ladder of samples as smooth, kink, jump or edge, and estimate its derivative.
 
-    `own` (C, 1 or m) is the magnitude of the input. `known` (C, m) is the height of stairs found with a shorter ladder,
-    which finer steps may hide again. Of a `sparse` ladder, every second step is too few to tell a slight kink.
+    `own` (C, 1 or m) is the magnitude of the input, `height` (C, m) that of the stair which the point lies on, 0 if on
+    none. Of a `sparse` ladder, every second step is too few to tell a slight kink.
     """
-    height = stair_height(sampled, samples)
-    if known is not None:
-        height = torch.maximum(height, known)
-    difference, vanishing = central_differences(samples), is_vanished(samples)
-    finite = finite_to_finest(difference, vanishing)
+    finite = finite_to_finest(samples.difference, samples.vanished)
     scatter = _scatter(samples)
     measured = difference_noise(noise, samples)
-    measured = torch.fmax(measured, input_rounding_noise(sampled, samples, difference, own))
+    measured = torch.fmax(measured, input_rounding_noise(sampled, samples, own))
     level = _raised(samples, torch.maximum(height.unsqueeze(1), scatter), measured)
     shape = classify_steps(sampled, samples, level, own)
     smooth = central_tableau(samples, level, finite & ~up_to_last_flagged(shape.rough))
-    left, right = sides(
-        sampled, samples, level, up_to_last_flagged(shape.rough) | ~shape.rough.any(dim=1, keepdim=True)
-    )
+    left, right = sides(samples, level, up_to_last_flagged(shape.rough) | ~shape.rough.any(dim=1, keepdim=True))
     size = at_last_flagged(shape.rough, shape.size)
     seen_smooth = (shape.smooth & ~up_to_last_flagged(shape.rough)).sum(dim=1) >= SEVERAL
     nonsmooth = shape.rough.any(dim=1) & (smooth.bar > _RESOLVED * size) & ~seen_smooth
     edge = ~finite.any(dim=1)
     torn = at_last_flagged(shape.rough, flagged_or_next(shape.torn).double()).bool()
-    jump = nonsmooth & torn & is_steady(shape.rough, largest_changes(sampled, samples))
+    jump = nonsmooth & torn & is_steady(shape.rough, samples.largest_change)
     settled = (left.bar + right.bar) < SMALL_PART * size
     kink = nonsmooth & ~jump & settled & ~edge & is_steady(shape.rough, shape.size)
     inside = sharpest((left, right))  # at an edge of the domain, the side inside it
     reach = samples.forth.expand_as(shape.size)
-    steepest = _steepest(sampled, samples)
+    steepest = _steepest(samples)
     low, high, outer = accepted_interval(left, right, smooth, size)
     slight = ~(nonsmooth | edge) & _may_be_slight_kink(smooth, left, right)
     if not sparse and any_set(slight):
-        slight &= _has_gap_in_halves(sampled, samples, measured, right.value - left.value)
+        slight &= _has_gap_in_halves(samples, measured, right.value - left.value)
     low = torch.where(slight, torch.minimum(left.value, right.value), low)
     high = torch.where(slight, torch.maximum(left.value, right.value), high)
     kink |= slight
@@ -143,11 +129,10 @@ def classify_ladder(
         edge=edge,
         steepest=steepest,
         close_kink=shape.rough.any(dim=1) & (at_last_flagged(shape.rough, reach) < COARSE * samples.forth[:, 0]),
-        constant=is_unchanged(sampled, samples).all(dim=1),
+        constant=samples.unchanged.all(dim=1),
         hidden_by_cancellation=_cancelled(sampled, samples, steepest),
-        high_stair=constant_tail(sampled, samples).any(dim=1) & (height > highest),
-        stair_height=height,
-        range_at_larger_steps=_range_of_larger_steps(samples, difference),
+        high_stair=samples.constant_tail.any(dim=1) & (height > highest),
+        range_at_larger_steps=_range_of_larger_steps(samples),
         unsteady=shape.rough.any(dim=1) | (scatter[:, 0] > noise.level),
         scatter=scatter[:, 0],
         rounding_jump=rounding_jump(sampled, samples, measured, estimate),
@@ -166,13 +151,13 @@ def _may_be_slight_kink(smooth: Estimate, left: Estimate, right: Estimate) -> Te
     return slight & (gap > BAR_FACTOR * (left.bar + right.bar)) & ((smooth.value - middle).abs() <= SMALL_PART * gap)
 
 
-def _has_gap_in_halves(sampled: Sampler, samples: Samples, level: Tensor, gap: Tensor) -> Tensor:
+def _has_gap_in_halves(samples: Samples, level: Tensor, gap: Tensor) -> Tensor:
     """Mask of entries whose two slopes differ by the same `gap` (C, m) from every second step as from the others."""
     has_gap = torch.ones_like(gap, dtype=torch.bool)
     for first in (0, 1):
         noise = level[:, first::2]
         every = torch.ones_like(noise, dtype=torch.bool)
-        left, right = sides(sampled, every_second_step(samples, first), noise, every)
+        left, right = sides(every_second_step(samples, first), noise, every)
         again = right.value - left.value
         has_gap &= torch.minimum(gap.abs(), again.abs()) > BAR_FACTOR * (left.bar + right.bar)
         has_gap &= (again - gap).abs() <= SMALL_PART * gap.abs()
@@ -191,7 +176,7 @@ def _scatter(samples: Samples) -> Tensor:
     With finer steps, the differences of a smooth function converge, and the gap of a jump stays constant. If the
     differences drift apart instead, this is noise, and coarser steps have at least as much of it.
     """
-    difference, step = torch.where(is_vanished(samples), torch.nan, central_differences(samples)), samples.forth
+    difference, step = torch.where(samples.vanished, torch.nan, samples.difference), samples.forth
     change = difference.diff(dim=1).abs()
     drifting = change[:, 1:] > change[:, :-1]
     gap_change = (difference * step).diff(dim=1).abs()[:, 1:]
@@ -206,7 +191,7 @@ def _cancelled(sampled: Sampler, samples: Samples, steepest: Tensor) -> Tensor:
     Terms that cancel leave rounding errors relative to their own size, which the steepest slope nearby shows. If the
     output is exactly zero, the terms may be as large as the inputs, grown by as much as cancellation may leave.
     """
-    unchanged = set_to_finest(is_unchanged(sampled, samples))  # at a single rung, rounding may hide a change
+    unchanged = set_to_finest(samples.unchanged)  # at a single rung, rounding may hide a change
     inputs = finite_size(sampled.point).amax() / samples.forth[:, 0]
     growth = (LARGEST_CANCELLATION / sampled.unit).clamp(max=CANCELLATION_UNITS)
     size = torch.where(sampled.value == 0, torch.maximum(steepest, growth * inputs), steepest)
@@ -217,17 +202,17 @@ def _cancelled(sampled: Sampler, samples: Samples, steepest: Tensor) -> Tensor:
     return _CANCELLED * sampled.unit * torch.where(still, torch.maximum(size, hidden_slope), 0.0)
 
 
-def _range_of_larger_steps(samples: Samples, difference: Tensor) -> tuple[Tensor, Tensor]:
+def _range_of_larger_steps(samples: Samples) -> tuple[Tensor, Tensor]:
     """Return the smallest and the largest difference at steps well above the finest; both (C, m)."""
-    larger_steps = torch.where(_is_between(samples, *_MIDDLE), difference, torch.nan)
+    larger_steps = torch.where(_is_between(samples, *_MIDDLE), samples.difference, torch.nan)
     low = larger_steps.nan_to_num(torch.inf).amin(dim=1)
     high = larger_steps.nan_to_num(-torch.inf, -torch.inf, -torch.inf).amax(dim=1)
     return torch.where(torch.isfinite(low), low, torch.nan), torch.where(torch.isfinite(high), high, torch.nan)
 
 
-def _steepest(sampled: Sampler, samples: Samples) -> Tensor:
+def _steepest(samples: Samples) -> Tensor:
     """Return the largest slope from the point to any sample on the coarsest rungs; (C, m)."""
-    left, right = one_sided_quotients(sampled, samples)
+    left, right = samples.quotients
     slopes = torch.maximum(left.abs().nan_to_num(0.0, 0.0), right.abs().nan_to_num(0.0, 0.0))
     return torch.where(_is_between(samples, _LAST_HALVING, 1.0), slopes, 0.0).amax(dim=1)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -24,15 +25,53 @@ class Steps:
     factors: Tensor  # (K,)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Samples:
-    """Outputs on both sides of the point for C groups and K steps, coarse to fine."""
+    """Outputs at the point and on both sides of it, for C groups and K steps, coarse to fine."""
 
     chosen: Tensor  # (C,) index of each group
+    value: Tensor  # (m,) outputs at the point
     forth: Tensor  # (C, K, 1 or m) x + h - x of the entry's column, exactly; zero where its dtype cannot hold the step
     back: Tensor  # (C, K, 1 or m) x - (x - h), exactly
     plus: Tensor  # (C, K, m)
     minus: Tensor  # (C, K, m)
+
+    @cached_property
+    def vanished(self) -> Tensor:
+        """Mask of steps that vanish in the input's own dtype, so that nothing was sampled; (C, K, 1 or m)."""
+        return (self.forth <= 0) | (self.back <= 0)
+
+    @cached_property
+    def difference(self) -> Tensor:
+        """Central differences (f(x+h) - f(x-h)) / 2h, (C, K, m)."""
+        return (self.plus - self.minus) / (self.forth + self.back)
+
+    @cached_property
+    def changes(self) -> tuple[Tensor, Tensor]:
+        """Changes of the outputs up to the point, f(x) - f(x-h), and from it, f(x+h) - f(x); each (C, K, m)."""
+        return self.value - self.minus, self.plus - self.value
+
+    @cached_property
+    def quotients(self) -> tuple[Tensor, Tensor]:
+        """Difference quotients to the left and to the right of the point, each (C, K, m)."""
+        left, right = self.changes
+        return left / self.back, right / self.forth
+
+    @cached_property
+    def largest_change(self) -> Tensor:
+        """The larger of the changes of the output to either side, at each step; (C, K, m)."""
+        left, right = self.changes
+        return torch.maximum(left.abs(), right.abs())
+
+    @cached_property
+    def unchanged(self) -> Tensor:
+        """Mask of outputs on both sides that are bitwise equal to those at the point; (C, K, m)."""
+        return (self.plus == self.value) & (self.minus == self.value)
+
+    @cached_property
+    def constant_tail(self) -> Tensor:
+        """Mask of the finest steps at which the output is unchanged, without steps that vanished; (C, K, m)."""
+        return set_to_finest(self.unchanged | self.vanished) & ~self.vanished
 
 
 _BY_STEP = ("forth", "back", "plus", "minus")  # fields with a dimension of steps
@@ -62,7 +101,7 @@ def joined(coarse: Samples, fine: Samples) -> Samples:
 
 def of_rows(samples: Samples, rows: Tensor) -> Samples:
     """Return the samples of some of the groups."""
-    return Samples(chosen=samples.chosen[rows], **{name: getattr(samples, name)[rows] for name in _BY_STEP})
+    return replace(samples, chosen=samples.chosen[rows], **{name: getattr(samples, name)[rows] for name in _BY_STEP})
 
 
 def every_second_step(samples: Samples, first: int) -> Samples:
@@ -70,31 +109,9 @@ def every_second_step(samples: Samples, first: int) -> Samples:
     return replace(samples, **{name: getattr(samples, name)[:, first::2] for name in _BY_STEP})
 
 
-def is_vanished(samples: Samples) -> Tensor:
-    """Mask of steps that vanish in the input's own dtype, so that nothing was sampled; (C, K, 1 or m)."""
-    return (samples.forth <= 0) | (samples.back <= 0)
-
-
 def finite_to_finest(quotient: Tensor, vanished: Tensor) -> Tensor:
     """Mask of quotients that are finite, as are all at finer steps, ignoring steps that vanished; (C, K, m)."""
     return set_to_finest(torch.isfinite(quotient) | vanished) & ~vanished
-
-
-def central_differences(samples: Samples) -> Tensor:
-    """Return (f(x+h) - f(x-h)) / 2h, (C, K, m)."""
-    return (samples.plus - samples.minus) / (samples.forth + samples.back)
-
-
-def one_sided_quotients(sampled: Sampler, samples: Samples) -> tuple[Tensor, Tensor]:
-    """Return the difference quotients to the left and to the right of the point, each (C, K, m)."""
-    left = (sampled.value - samples.minus) / samples.back
-    right = (samples.plus - sampled.value) / samples.forth
-    return left, right
-
-
-def is_unchanged(sampled: Sampler, samples: Samples) -> Tensor:
-    """True where the outputs on both sides are bitwise equal to those at the point; (C, K, m)."""
-    return (samples.plus == sampled.value) & (samples.minus == sampled.value)
 
 
 def set_to_finest(flags: Tensor) -> Tensor:
@@ -102,14 +119,14 @@ def set_to_finest(flags: Tensor) -> Tensor:
     return suffix_minimum(flags.to(torch.int8)).bool()
 
 
-def input_rounding_noise(sampled: Sampler, samples: Samples, difference: Tensor, own: Tensor) -> Tensor:
+def input_rounding_noise(sampled: Sampler, samples: Samples, own: Tensor) -> Tensor:
     """Return how much rounding of a multiple of the input may change its central differences, (C, K, m).
 
     `own` (C, 1 or m) is the magnitude of the input. At the finest steps this rounding grows by the same amount from
     sample to sample and does not show as noise: the computed 1000 x rises by 1024 ulps of x, not 1000, for many
     successive x.
     """
-    return NOISE_FACTOR * sampled.unit * own.unsqueeze(1) * difference.abs() / samples.forth
+    return NOISE_FACTOR * sampled.unit * own.unsqueeze(1) * samples.difference.abs() / samples.forth
 
 
 def difference_noise(noise: Noise, samples: Samples) -> Tensor:

@@ -13,15 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradverify.core.estimate.samples import (
-    Estimate,
-    Samples,
-    central_differences,
-    is_unchanged,
-    is_vanished,
-    one_sided_quotients,
-    set_to_finest,
-)
+from gradverify.core.estimate.samples import Estimate, Samples
 from gradverify.core.estimate.tableau import MEASURABLE
 from gradverify.core.forward.sampler import Sampler
 from gradverify.core.model.magnitudes import TINY, finite_size, last_set, suffix_maximum
@@ -57,7 +49,7 @@ def bends_in_first_look(sampled: Sampler, samples: Samples, noise: Tensor) -> Te
     bounds the noise of the finest difference. The result is arbitrary where a difference is not finite.
     """
     floor = torch.maximum(MEASURABLE * noise, CLEARLY_ABOVE * sampled.unit * sampled.size / samples.forth[:, -1])
-    left, right = one_sided_quotients(sampled, samples)
+    left, right = samples.quotients
     bend, slope = (right - left).abs(), torch.maximum(left.abs(), right.abs())
     bent = bend[:, -1] > torch.maximum(floor, 0.5**_BENT * bend[:, -2])
     return bent | (slope[:, -1] > torch.maximum(floor, 0.5**_TORN * slope[:, -2]))
@@ -68,7 +60,7 @@ def classify_steps(sampled: Sampler, samples: Samples, level: Tensor, own: Tenso
 
     `own` (C, 1 or m) is the magnitude of the input.
     """
-    left, right = one_sided_quotients(sampled, samples)
+    left, right = samples.quotients
     bend, slope = (right - left).abs(), torch.maximum(left.abs(), right.abs())
     step = samples.forth.log()
     bends, grows = _power(bend, step), _power(slope, step)
@@ -114,22 +106,11 @@ def is_steady(rough: Tensor, size: Tensor) -> Tensor:
     return (largest <= ALIKE * smallest) & (before.sum(dim=1) == CONVINCING)
 
 
-def largest_changes(sampled: Sampler, samples: Samples) -> Tensor:
-    """Return the larger of the changes of the output to either side, at each step; (C, K, m)."""
-    return torch.maximum((samples.plus - sampled.value).abs(), (samples.minus - sampled.value).abs())
-
-
-def constant_tail(sampled: Sampler, samples: Samples) -> Tensor:
-    """Mask of the finest steps at which the output is unchanged, without steps that vanished; (C, K, m)."""
-    vanished = is_vanished(samples)
-    return set_to_finest(is_unchanged(sampled, samples) | vanished) & ~vanished
-
-
-def stair_height(sampled: Sampler, samples: Samples) -> Tensor:
+def stair_height(samples: Samples) -> Tensor:
     """Return the height of the stair that the point lies on, 0 if it lies on none; (C, m)."""
-    tail = constant_tail(sampled, samples)
+    tail = samples.constant_tail
     first = tail.to(torch.int8).argmax(dim=1, keepdim=True)
-    up, down = samples.plus - sampled.value, sampled.value - samples.minus
+    down, up = samples.changes
     opposite, infinite = up * down > 0, up.isinf() ^ down.isinf()
     opposite &= (up.isfinite() & down.isfinite()) | infinite
     distance = first - torch.arange(tail.shape[1], device=tail.device).view(1, -1, 1)
@@ -139,21 +120,21 @@ def stair_height(sampled: Sampler, samples: Samples) -> Tensor:
     smallest = torch.where(torch.cat([beyond, beyond], dim=1) & (changes > 0), changes, torch.inf).amin(dim=1)
     width = samples.forth.expand_as(up).gather(1, first).squeeze(1)
     narrow = (near | last) & (width <= torch.where(last, _LAST, LOW) * samples.forth[:, 0])
-    low = far & (smallest <= LOW * sampled.value.abs())
+    low = far & (smallest <= LOW * samples.value.abs())
     sides, steps = torch.cat([up, down]), torch.cat([samples.forth, samples.back])
     one, other = _ragged(sides, steps, first.repeat(2, 1, 1)).chunk(2)
     return torch.where(tail.any(dim=1) & (narrow | low) & (one | other), smallest, 0.0)
 
 
-def constant_half_width(sampled: Sampler, samples: Samples) -> Tensor:
+def constant_half_width(samples: Samples) -> Tensor:
     """Return the half-width of the constant stretch around the point, between jumps that are no staircase; (C, m).
 
     The gradient of a network of ReLUs has such stretches, up to where the next ReLU switches. 0 for all other outputs.
     """
-    tail = constant_tail(sampled, samples)
+    tail = samples.constant_tail
     first = tail.to(torch.int8).argmax(dim=1, keepdim=True)
     width = samples.forth.expand_as(tail).gather(1, first).squeeze(1)
-    return torch.where(tail.any(dim=1) & ~_is_flight(sampled, samples), width, 0.0)
+    return torch.where(tail.any(dim=1) & ~_is_flight(samples), width, 0.0)
 
 
 def rounding_jump(sampled: Sampler, samples: Samples, level: Tensor, slope: Estimate) -> Tensor:
@@ -161,7 +142,7 @@ def rounding_jump(sampled: Sampler, samples: Samples, level: Tensor, slope: Esti
 
     `level` (C, K, m) bounds the noise of each difference.
     """
-    deviation = (central_differences(samples) - slope.value.unsqueeze(1)).abs()
+    deviation = (samples.difference - slope.value.unsqueeze(1)).abs()
     deviates = deviation > MEASURABLE * (level + slope.bar.unsqueeze(1))
     known = torch.maximum(deviation, MEASURABLE * level)
     before = torch.cat([known[:, 1:], known[:, -1:]], dim=1)  # at the next finer step
@@ -183,7 +164,7 @@ def _inside(sampled: Sampler, samples: Samples, own: Tensor) -> Tensor:
     The number may be larger than the contribution of the input to it. Its rounding error at the point is the same for
     all steps, and so looks like a jump.
     """
-    return CANCELLATION_UNITS**2 * sampled.unit * own.unsqueeze(1) * central_differences(samples).abs()
+    return CANCELLATION_UNITS**2 * sampled.unit * own.unsqueeze(1) * samples.difference.abs()
 
 
 def _lasting(flags: Tensor) -> Tensor:
@@ -199,12 +180,12 @@ def _power(values: Tensor, step: Tensor) -> Tensor:
     return torch.cat([torch.full_like(logs[:, :1], torch.inf), power], dim=1)
 
 
-def _is_flight(sampled: Sampler, samples: Samples) -> Tensor:
+def _is_flight(samples: Samples) -> Tensor:
     """Mask of outputs that rise evenly from where they change on both sides, as a staircase does; (C, m).
 
     An edge of the constant stretch may be much nearer on one side.
     """
-    up, down = samples.plus - sampled.value, sampled.value - samples.minus
+    down, up = samples.changes
     rise, steps = (up + down) / 2, samples.forth.expand_as(up)
     both = (up != 0) & (down != 0) & torch.isfinite(rise)
     shortest = torch.where(both, steps, torch.inf).amin(dim=1, keepdim=True)

@@ -105,6 +105,7 @@ def samples_of(sampled: Sampler, stencil: Stencil, rows: slice) -> Samples:
     values = stencil.values[:, rows].transpose(0, 1)
     return Samples(
         chosen=stencil.chosen[rows],
+        value=sampled.value,
         forth=lengths[:, :half],
         back=lengths[:, half:],
         plus=values[:, :half],

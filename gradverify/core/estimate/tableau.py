@@ -17,12 +17,8 @@ from gradverify.core.estimate.samples import (
     Estimate,
     Samples,
     Steps,
-    central_differences,
     finite_to_finest,
-    is_vanished,
-    one_sided_quotients,
 )
-from gradverify.core.forward.sampler import Sampler
 from gradverify.core.model.magnitudes import TINY, LengthScales, any_set, last_set, suffix_maximum, suffix_minimum
 from gradverify.core.tuning import CONVINCING
 
@@ -81,7 +77,7 @@ def central_tableau(samples: Samples, noise: Tensor, usable: Tensor) -> Estimate
     """
     largest = samples.forth.amax(dim=1, keepdim=True).clamp(min=TINY)
     lengths = (samples.forth / largest).square()  # relative, because the square of a step may underflow
-    return tableau(central_differences(samples), noise, usable, lengths, smooth=True)
+    return tableau(samples.difference, noise, usable, lengths, smooth=True)
 
 
 def tableau(start: Tensor, noise: Tensor, usable: Tensor, lengths: Tensor, *, smooth: bool = False) -> Estimate:
@@ -113,14 +109,14 @@ def tableau(start: Tensor, noise: Tensor, usable: Tensor, lengths: Tensor, *, sm
     return Estimate(value=value.gather(1, best).squeeze(1), bar=bar.gather(1, best).squeeze(1) + drift)
 
 
-def sides(sampled: Sampler, samples: Samples, level: Tensor, beyond: Tensor) -> tuple[Estimate, Estimate]:
+def sides(samples: Samples, level: Tensor, beyond: Tensor) -> tuple[Estimate, Estimate]:
     """Return the left and right derivative, from the steps in `beyond`.
 
     `beyond` (C, K, m) is the mask of steps that are long enough to reach past a nonsmooth point; `level` (C, K, m) is
     the noise of the central differences.
     """
-    quotient, steps = torch.cat(one_sided_quotients(sampled, samples)), torch.cat([samples.back, samples.forth])
-    vanishing, level, beyond = (torch.cat([each, each]) for each in (is_vanished(samples), level, beyond))
+    quotient, steps = torch.cat(samples.quotients), torch.cat([samples.back, samples.forth])
+    vanishing, level, beyond = (torch.cat([each, each]) for each in (samples.vanished, level, beyond))
     usable = finite_to_finest(quotient, vanishing) & beyond
     slope = tableau(quotient, 2 * level, usable, steps)
     values = slope.value.chunk(2)

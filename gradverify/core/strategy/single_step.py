@@ -23,7 +23,6 @@ from gradverify.core.estimate.samples import (
     NOISE_FACTOR,
     Estimate,
     Steps,
-    central_differences,
     difference_noise,
     input_rounding_noise,
 )
@@ -176,8 +175,8 @@ def _judged_differences(context: JudgingContext, chosen: Tensor, base: Tensor, c
     allowance = of_column_groups(context.allowance, chosen)
     steps = Steps(base=base, factors=torch.ones_like(base[:1]))
     samples = samples_of(sampled, sample_stencil(sampled, groups, chosen, steps), slice(None))
-    value, own = central_differences(samples), value_of_column(groups, chosen, context.lengths.own)
-    bar = (difference_noise(context.noise, samples) + input_rounding_noise(sampled, samples, value, own)).squeeze(1)
+    value, own = samples.difference, value_of_column(groups, chosen, context.lengths.own)
+    bar = (difference_noise(context.noise, samples) + input_rounding_noise(sampled, samples, own)).squeeze(1)
     value = value.squeeze(1)
     allowed = allowance.atol.add_(claimed.abs(), alpha=allowance.rtol).add_(bar)
     close = (claimed - value).abs_() <= allowed
