@@ -408,6 +408,35 @@ def test_parameter_with_sum_over_too_many_dimensions_is_wrong_axis() -> None:
     }
 
 
+@pytest.mark.parametrize("size", [3, 4])
+def test_transposed_square_is_no_sum_along_another_dimension(size: int) -> None:
+    cause, _ = diagnosis_of(torch.square, lambda g, x: (2 * g * x).t(), drawn(size, size))
+    assert cause == "transposed"
+    found = diagnoses_of(
+        lambda x, y: x[:, :, None] * y[:, None, :],
+        lambda g, x, y: (torch.einsum("bij,bj->ib", g, y), torch.einsum("bij,bi->bj", g, x)),
+        drawn(size, size),
+        drawn(size, size, seed=1),
+    )
+    assert [cause for cause, _ in found.values()] == ["transposed"]
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (2, 2), (3, 4)])
+def test_forgotten_branch_is_no_wrong_axis(shape: tuple[int, int]) -> None:
+    weight = drawn(shape[1], shape[1], seed=1).detach()
+    cause, _ = diagnosis_of(lambda x, w: x + (x @ w).tanh(), lambda g, x, w: (g, None), drawn(*shape), weight)
+    assert cause in ("missing-term", None)
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (3, 3), (4, 5)])
+def test_claims_where_the_derivative_is_zero_lack_no_factor(shape: tuple[int, int]) -> None:
+    x, scale = drawn(*shape), drawn(shape[1], seed=1)
+    found = diagnoses_of(lambda x, s: x * s, lambda g, x, s: (g * s, (g * x).sum().expand(s.shape)), x, scale)
+    assert {cause for cause, _ in found.values()} <= {"wrong-axis", None}
+    found = diagnoses_of(lambda x, y: x * y, lambda g, x, y: ((g * y).cumsum(-1), g * x), x, drawn(*shape, seed=2))
+    assert not {cause for cause, _ in found.values()} & {"missing-factor", "wrong-axis"}
+
+
 def test_missing_sum_is_no_wrong_axis() -> None:
     cause, _ = diagnosis_of(lambda x: x.softmax(1), lambda g, x: g * x.softmax(1), drawn(3, 5))
     assert cause != "wrong-axis"

@@ -222,6 +222,8 @@ def _without_brackets(text: str) -> str:
 def claims_equal_tensor(seen: BlockEntries) -> Diagnosis | None:
     """Detect a claimed Jacobian whose nonzero entries are the values of one tensor, or their negatives."""
     nonzero = seen.claimed != 0
+    if _are_mostly_zero(seen):
+        return None
     claimed = seen.claimed[nonzero]
     for axis in Axis:
         for tensor in tensors_along(seen.block, axis):
@@ -239,7 +241,7 @@ def claims_equal_tensor(seen: BlockEntries) -> Diagnosis | None:
 def claims_equal_cotangent(seen: BlockEntries) -> Diagnosis | None:
     """Detect a claimed Jacobian with one value in all nonzero entries, and no zero among the wrong entries."""
     nonzero = seen.claimed != 0
-    if bool((seen.wrong & ~nonzero).any()) or int(seen.wrong.sum()) < _MIN_ENTRIES:
+    if bool((seen.wrong & ~nonzero).any()) or int(seen.wrong.sum()) < _MIN_ENTRIES or _are_mostly_zero(seen):
         return None
     size, factor = seen.numeric[seen.wrong].abs(), common_value(seen.claimed[nonzero], _EXACT)
     if factor is None or bool(size.max() - size.min() <= _VARIATION * size.max()):
@@ -247,6 +249,11 @@ def claims_equal_cotangent(seen: BlockEntries) -> Diagnosis | None:
     text = f"analytic = {multiple_in_words(factor, 'cotangent')} and nothing else"
     text = f"{text}: a factor or a term of the derivative is missing beside it"
     return explained(seen, torch.where(nonzero, factor, 0.0), MISSING_FACTOR, text)
+
+
+def _are_mostly_zero(seen: BlockEntries) -> bool:
+    """True if the derivative is zero in most wrong entries: then these entries are too many, and lack no factor."""
+    return 2 * int((seen.wrong & seen.zero).sum()) > int(seen.wrong.sum())
 
 
 def _match(claimed: Tensor, expected: Tensor) -> bool:

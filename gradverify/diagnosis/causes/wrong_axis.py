@@ -31,7 +31,10 @@ def sum_along_other_dimension(seen: BlockEntries) -> Diagnosis | None:
     dims, others = (set(range(len(block.shape))) for block in (seen.block.wrt, seen.block.of))
     if numeric is None or claimed is None or not numeric.keys() == claimed.keys() == dims or numeric == claimed:
         return None
-    right, wrong = (dimensions_text(sorted(others - set(matched.values()))) for matched in (numeric, claimed))
+    summed, summed_instead = (sorted(others - set(matched.values())) for matched in (numeric, claimed))
+    if summed == summed_instead:
+        return None  # dimensions are exchanged
+    right, wrong = dimensions_text(summed), dimensions_text(summed_instead)
     term = seen.numeric.sum(1, keepdim=True)
     text = f"backward sums the cotangent of {seen.block.of.name} along {wrong}, and not along {right}"
     return explained(seen, torch.where(seen.claimed != 0, term, 0.0), WRONG_AXIS, text)
@@ -42,7 +45,8 @@ def wrong_axis(seen: BlockEntries) -> Diagnosis | None:
     numeric, claimed = _matched_by_both(seen)
     if numeric is None or claimed is None or numeric == claimed:
         return None
-    extra, lost = numeric.keys() - claimed.keys(), claimed.keys() - numeric.keys()
+    extra = _contradicted(seen.block, numeric, _claims(seen)) - claimed.keys()
+    lost = _contradicted(seen.block, claimed, ~seen.zero) - numeric.keys()
     if not extra:
         return None  # missing entries are reported by other causes
     name, text = seen.block.wrt.name, f"backward sums along {dimensions_text(sorted(extra))}"
@@ -57,33 +61,46 @@ def wrong_axis(seen: BlockEntries) -> Diagnosis | None:
 
 def _matched_by_both(seen: BlockEntries) -> tuple[_Matched | None, _Matched | None]:
     """Return the dimensions matched by the numeric entries and by the claimed ones."""
-    return _matched(seen.block, ~seen.zero), _matched(seen.block, (seen.claimed != 0) & ~seen.left_out)
+    return _matched(seen.block, ~seen.zero), _matched(seen.block, _claims(seen))
+
+
+def _claims(seen: BlockEntries) -> Tensor:
+    """Mask (m, n) of the nonzero claims."""
+    return (seen.claimed != 0) & ~seen.left_out
+
+
+def _contradicted(evidence: Evidence, matched: _Matched, entries: Tensor) -> set[int]:
+    """Return the dimensions of the input that are `matched`, and not equal in all of these other entries (m, n)."""
+    outputs, inputs = _indices(evidence, entries)
+    return {dim for dim, out_dim in matched.items() if not torch.equal(inputs[dim], outputs[out_dim])}
+
+
+def _indices(evidence: Evidence, entries: Tensor) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+    """Return the indices in the output, and in the input, of the entries in a mask (m, n)."""
+    rows, columns = entries.nonzero(as_tuple=True)
+    places = ((rows, evidence.of.shape), (columns, evidence.wrt.shape))
+    outputs, inputs = (torch.unravel_index(flat, shape) if shape else () for flat, shape in places)
+    return outputs, inputs
 
 
 def _matched(evidence: Evidence, entries: Tensor) -> _Matched | None:
     """Return the dimensions matched by the entries (m, n) bool; None if they do not describe where the entries are."""
-    rows, columns = entries.nonzero(as_tuple=True)
-    if not len(rows):
+    count = int(entries.sum())
+    if not count:
         return None
     of, wrt = evidence.of.shape, evidence.wrt.shape
-    outputs, inputs = (
-        torch.unravel_index(flat, shape) if shape else () for flat, shape in ((rows, of), (columns, wrt))
-    )
+    outputs, inputs = _indices(evidence, entries)
     matched: _Matched = {}
     capacity = int(entries.any(1).sum()) * int(entries.any(0).sum())
     for in_dim, in_size in enumerate(wrt):
         for out_dim, out_size in enumerate(of):
-            if (
-                in_size != out_size
-                or in_size ** min(len(rows), _MAX_COUNTED) < _MIN_ODDS
-                or out_dim in matched.values()
-            ):
+            if in_size != out_size or in_size ** min(count, _MAX_COUNTED) < _MIN_ODDS or out_dim in matched.values():
                 continue
             if torch.equal(inputs[in_dim], outputs[out_dim]):
                 matched[in_dim] = out_dim
                 capacity //= in_size
                 break
-    return matched if len(rows) >= _FILLED * capacity else None
+    return matched if count >= _FILLED * capacity else None
 
 
 def _is_low_rank_across(seen: BlockEntries, numeric: _Matched, claimed: _Matched) -> bool:
