@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from gradverify.result import CaseResult, CheckResult, Discovery, Exploration, Finding, Verdict, without_output, worst
 
 OUT_OF_TIME = "GV904"  # code of the finding that says that the time limit ended a check
+DEFECT = "GV909"  # code of the finding that says that an exception of gradverify itself ended a check
 _CODED = re.compile(r"(GV[0-9]{3}): (.*)", re.DOTALL)
 _QUIET = (Verdict.PASS, Verdict.SKIP)
 

@@ -15,7 +15,7 @@ from gradverify.core.model.tape import Rejected
 from gradverify.deadline import OutOfTime
 from gradverify.errors import EvaluationError, SurrogateError, what_is_lacking
 from gradverify.paths import shown_path
-from gradverify.problem import OUT_OF_TIME, broken_off
+from gradverify.problem import DEFECT, OUT_OF_TIME, broken_off
 from gradverify.result import CheckResult, Evaluations, Finding, Verdict
 
 _CODES = {"forward": "GV902", "backward": "GV903", "surrogate": "GV908", "reference": "GV704"}
@@ -63,6 +63,11 @@ def nothing_to_differentiate(check: str, problem: Problem, reason: str) -> Check
     """Return the result of a check that finds no differentiable input or output."""
     hint = "" if problem.primals else "; in Python, `x.requires_grad_()` makes x one"
     return _single(check, problem, "GV907", Verdict.ERROR, f"nothing to differentiate: {reason}{hint}")
+
+
+def defective(check: str, problem: Problem, text: str) -> CheckResult:
+    """Return the result of a check that a defect of gradverify itself ended."""
+    return _single(check, problem, DEFECT, Verdict.ERROR, text)
 
 
 def not_dense(named: Iterable[Named | Primal]) -> str:

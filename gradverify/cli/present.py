@@ -11,12 +11,13 @@ from gradverify.cli.listing import Listing
 from gradverify.cli.options import Screen
 from gradverify.cli.request import one_of_two
 from gradverify.cli.terminal import ColourWish, show, stdout_terminal
+from gradverify.problem import DEFECT
 from gradverify.report.case_detail import DetailOptions
 from gradverify.report.lines import EMPTY
 from gradverify.report.screen import Detail
 from gradverify.report.shards import missing_text
 from gradverify.report.terminal import lines_after_listing, report_lines
-from gradverify.result import Report
+from gradverify.result import CaseResult, Report
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +61,13 @@ def present(report: Report, look: Look) -> None:
 def exit_code(report: Report) -> ExitCode:
     """Return the exit code for this report: UNEXPECTED if a case is not as expected or a shard is missing.
 
-    DEFECT if gradverify itself raised while it changed the inputs of a case.
+    DEFECT if gradverify itself raised in a check, or while it changed the inputs of a case.
     """
-    if any(case.explored is not None and case.explored.broken for case in report.cases):
+    if any(_is_defective(case) for case in report.cases):
         return ExitCode.DEFECT
     return ExitCode.UNEXPECTED if report.summary.unexpected or missing_text(report) else ExitCode.OK
+
+
+def _is_defective(case: CaseResult) -> bool:
+    findings = [finding.code for check in case.checks for finding in check.findings]
+    return DEFECT in findings or (case.explored is not None and case.explored.broken)

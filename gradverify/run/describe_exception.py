@@ -62,6 +62,11 @@ def own_line(error: BaseException) -> str:
     return f"{own[-1][0].as_posix()}:{own[-1][1]}" if own else ""
 
 
+def defect_text(error: BaseException, when: str = "") -> str:
+    """Return the message for an exception of gradverify's own; `when` says what it was doing."""
+    return f"gradverify itself raised {describe(error)} in {own_line(error)}{when}: a defect, please report it"
+
+
 def is_user_file(file: str) -> bool:
     """True if a file is not part of gradverify, of an installed package or of the standard library."""
     if not Path(file).is_absolute() or f"{os.sep}site-packages{os.sep}" in file:

@@ -15,7 +15,7 @@ from gradverify.problem import ran_out_of_time
 from gradverify.result import CaseResult, CheckResult, Exploration, Source, Verdict, worst
 from gradverify.run.arguments import seed_everything
 from gradverify.run.build import build
-from gradverify.run.describe_exception import describe, is_of_user_code, own_line
+from gradverify.run.describe_exception import defect_text, describe, is_of_user_code
 from gradverify.run.devices import tf32_switched, why_unavailable
 from gradverify.run.exercised import not_exercised
 from gradverify.run.load import LoadError, find, load
@@ -161,9 +161,8 @@ def _found_by(trying: Trying | None, request: Exploring) -> Exploration:
 
 def _broken_off(error: Exception, request: Exploring, trying: Trying | None) -> Exploration:
     """Return what a search had found that a defect of gradverify ended."""
-    when = "before the first try" if trying is None else f"at the try `{trying.phrase}`"
-    raised = f"gradverify itself raised {describe(error)} in {own_line(error)} {when}"
-    return replace(_found_by(trying, request), message=f"{raised}: a defect, please report it", broken=True)
+    when = " before the first try" if trying is None else f" at the try `{trying.phrase}`"
+    return replace(_found_by(trying, request), message=defect_text(error, when), broken=True)
 
 
 def _import_exploring() -> Callable[..., Exploration]:

@@ -7,14 +7,17 @@ from dataclasses import replace
 
 from gradverify.case import Case, Settings, Tolerances
 from gradverify.checks import gradcheck, gradgradcheck
-from gradverify.checks.failures import skipped
+from gradverify.checks.failures import defective, skipped
 from gradverify.checks.reference import check as reference
 from gradverify.checks.registry import run_check
 from gradverify.core.model.problem import Problem
 from gradverify.deadline import Deadline, seconds_left
 from gradverify.diagnosis.diagnose import diagnose
+from gradverify.errors import GradverifyError, what_is_lacking
 from gradverify.problem import ran_out_of_time
 from gradverify.result import CheckResult
+from gradverify.run.describe_exception import defect_text, is_of_user_code
+from gradverify.run.memory import is_out_of_memory
 from gradverify.run.no_answer import with_skipped_rest
 from gradverify.run.surrogate import Surrogate, gradcheck_against
 
@@ -67,6 +70,21 @@ def share(deadline: Deadline | None, checks: int) -> Deadline | None:
 
 
 def _run(name: str, problem: Problem, settings: Settings, surrogate: Surrogate | None) -> CheckResult:
+    try:
+        return _result_of(name, problem, settings, surrogate)
+    except Exception as error:
+        if not _is_defect(error):
+            raise
+        return defective(name, problem, defect_text(error))
+
+
+def _is_defect(error: Exception) -> bool:
+    """True for an exception of gradverify itself: what the user's calls raise is a finding already."""
+    is_meant = isinstance(error, GradverifyError) or what_is_lacking(error) is not None
+    return not (is_meant or is_of_user_code(error) or is_out_of_memory(error))
+
+
+def _result_of(name: str, problem: Problem, settings: Settings, surrogate: Surrogate | None) -> CheckResult:
     if surrogate is None:
         return run_check(name, problem, settings, diagnose)
     if name == gradcheck.NAME:

@@ -14,7 +14,7 @@ from gradverify.cli import run
 from gradverify.cli.shard import part_of
 from gradverify.errors import SpecError, Where
 from gradverify.report.to_json import from_json, to_json
-from gradverify.result import Shard, Verdict
+from gradverify.result import CheckResult, Finding, Shard, Verdict
 
 MISTAKE = SpecError(where=Where(file="a.yaml", line=3, column=5), path="inputs.x", problem="no shape", hint="add one")
 
@@ -246,6 +246,17 @@ def test_interrupted_elsewhere_is_130(fake, call) -> None:
     fake.results, fake.raises = [case()], KeyboardInterrupt()
     result = call("run", "a.yaml")
     assert (result.exit_code, result.stderr) == (130, "gradverify: interrupted\n")
+
+
+def test_a_check_that_a_defect_of_ours_ended_is_3(fake, call) -> None:
+    told = "gradverify itself raised IndexError: list index out of range in gradverify/diagnosis/diagnose.py:7"
+    finding = Finding(code="GV909", verdict=Verdict.ERROR, message=told)
+    ended = CheckResult(check="gradcheck", verdict=Verdict.ERROR, message=told, findings=(finding,))
+    for expected in (Verdict.PASS, Verdict.ERROR):
+        fake.results = [
+            case(checks=(ended,), verdict=Verdict.ERROR, expected=expected, as_expected=expected is Verdict.ERROR)
+        ]
+        assert call("run", "a.yaml").exit_code == 3
 
 
 def test_a_defect_of_ours_is_3_and_ready_to_paste(fake, call) -> None:
