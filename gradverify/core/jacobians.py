@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from gradverify.case import Settings
-from gradverify.core.backward.vjps import Backward
+from gradverify.core.backward.vjps import Backward, backward_of
 from gradverify.core.decide.compare import relative_tolerance
 from gradverify.core.decide.comparison import KEPT, Comparison, is_accepted
 from gradverify.core.decide.context import MeasuredProblem, Reconsider, measure_problem
 from gradverify.core.forward.repeatable import Repeatable, as_rounded, in_double
 from gradverify.core.forward.sampler import Sampler
+from gradverify.core.model.tape import record
 from gradverify.core.strategy.columnwise import (
     compare_after_sums,
     compare_by_structure,
@@ -49,9 +50,8 @@ def investigate(steady: Repeatable, settings: Settings, reconsider: Reconsider) 
 
     If the Jacobian has a structure that passes every test, columns share steps and rows share cotangents. Otherwise
     each input coordinate is moved alone, and each output coordinate takes a vjp; if that is too much, random sums over
-    all entries are compared. Low-precision entries are compared with float64 differences, also those that sums lead to,
-    but sums are not, since their rounding is unknown. If entries are not accepted and the forward rounds its inputs,
-    the comparison is repeated at rounded inputs.
+    all entries are compared. In low precision both are compared with float64 differences. If entries are not accepted
+    and the forward rounds its inputs, the comparison is repeated at rounded inputs.
     """
     sampled = in_double(steady)
     if steady.problem.order > 1:
@@ -103,10 +103,21 @@ def _compared(steady: Repeatable, sampled: Repeatable, settings: Settings, recon
     if comparison is None and fits_dense_comparison(measured):
         method, comparison = Method.DENSE, compare_densely(measured)
     elif comparison is None:
-        sums = measure_problem(steady, settings, reconsider) if measured.sampled.backward_eps else measured
+        sums = _with_backward_in_float64(measured) or measure_problem(steady, settings, reconsider)
         comparison = compare_by_random_sums(sums, measured)
         closely = compare_after_sums(measured) if is_accepted(comparison) else None
         if closely is None:
             return Investigation(comparison=comparison, measured=sums, method=Method.PROBED)
         comparison = closely
     return Investigation(comparison=comparison, measured=measured, method=method)
+
+
+def _with_backward_in_float64(measured: MeasuredProblem) -> MeasuredProblem | None:
+    """Return the problem for random sums, with the same backward in float64 too; None if it raises in float64."""
+    if not measured.sampled.backward_eps:
+        return measured
+    problem = measured.sampled.problem
+    try:
+        return replace(measured, in_float64=backward_of(problem, record(problem), measured.settings.seed))
+    except EvaluationError:
+        return None

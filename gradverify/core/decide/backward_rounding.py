@@ -197,24 +197,31 @@ def _entries(
 ) -> Tensor:
     """Return the entries from vjps at N displaced points, (N, C, m); nan for rows in no group, or if backward raises.
 
-    The points are rounded to the primals' own dtypes. One graph serves all vjps at a point if it does at the original
-    point; otherwise each vjp records its own.
+    The points are rounded to the primals' own dtypes.
     """
     column_of, scale = context.column_groups.column_of[chosen], row_cotangent(backward)
     known = (groups.group_of >= 0) & (column_of >= 0)
     own = [primal.tensor for primal in context.backward.problem.primals]
-    reuse = Reuse.SHARED if backward.graph.reuse is Reuse.SHARED else Reuse.FRESH
     entries = []
     for move in moves:
-        problem = problem_at(backward.problem, flatten(unflatten(context.sampled.point + move, own)))
         try:
-            graph = Graph(reuse=reuse, vectorises=backward.graph.vectorises)
-            there = replace(backward, problem=problem, tape=record(problem), graph=graph)
+            there = backward_at(backward, flatten(unflatten(context.sampled.point + move, own)))
             vjps = many_vjps(there, scale * groups.cotangents) / scale
         except EvaluationError:
             vjps = torch.full((len(groups.cotangents), len(move)), torch.nan, dtype=torch.float64, device=move.device)
         entries.append(torch.where(known, vjps[groups.group_of.clamp(min=0), column_of.clamp(min=0)], torch.nan))
     return torch.stack(entries)
+
+
+def backward_at(backward: Backward, point: Tensor) -> Backward:
+    """Return the same backward at another point (n,); raises EvaluationError.
+
+    One graph serves all vjps there if one does at the original point; otherwise each vjp records its own.
+    """
+    problem = problem_at(backward.problem, point)
+    reuse = Reuse.SHARED if backward.graph.reuse is Reuse.SHARED else Reuse.FRESH
+    graph = Graph(reuse=reuse, vectorises=backward.graph.vectorises)
+    return replace(backward, problem=problem, tape=record(problem), graph=graph)
 
 
 def problem_at(problem: Problem, point: Tensor) -> Problem:

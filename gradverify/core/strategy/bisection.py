@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from gradverify.core.backward.vjps import Backward, row, rows
+from gradverify.core.backward.vjps import Backward, rows
 from gradverify.core.estimate.samples import BAR_FACTOR, Estimate
 from gradverify.core.model.coordinates import zero_outside
 from gradverify.core.model.magnitudes import TINY, all_set
@@ -19,6 +19,7 @@ from gradverify.core.strategy.random_sums import (
     best_slope,
     sum_difference,
     sum_difference_at,
+    vjp_for_sums,
 )
 
 _LEAST_DIRECTIONS = 3  # directions along which the entries of a column are unlike those of any other
@@ -117,7 +118,7 @@ def _bisected_row(sums: RandomSums, slopes: Estimate, column: int) -> int | None
     while len(support) > 1:
         left, right = support[: len(support) // 2], support[len(support) // 2 :]
         part = zero_outside(cotangent, left)
-        left_error = float(part @ value - row(sums.measured.backward, part)[column])
+        left_error = float(part @ value - vjp_for_sums(sums.measured, part)[column])
         is_left = not math.isfinite(left_error) or abs(left_error) >= abs(error - left_error)
         support, error = (left, left_error) if is_left else (right, error - left_error)
     return int(support) if len(support) else None

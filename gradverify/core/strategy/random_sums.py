@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -10,16 +11,26 @@ import torch
 from torch import Generator, Tensor
 
 from gradverify.core.backward.vjps import row
-from gradverify.core.decide.compare import SIGNIFICANT
-from gradverify.core.decide.context import MeasuredProblem
+from gradverify.core.decide.backward_rounding import backward_at
+from gradverify.core.decide.compare import SIGNIFICANT, relative_tolerance
+from gradverify.core.decide.context import MeasuredProblem, absolute_floor
 from gradverify.core.decide.directional import CLOSER_STEPS, LONG_STEP, directional_derivative
 from gradverify.core.estimate.richardson import DEPTH
 from gradverify.core.estimate.samples import BAR_FACTOR, NOISE_FACTOR, Estimate
 from gradverify.core.forward.sampler import Sampler, magnitudes
 from gradverify.core.model.coordinates import Block, zero_outside
 from gradverify.core.model.generators import random_magnitudes
-from gradverify.core.model.magnitudes import TINY, all_set, any_set, finite_size
-from gradverify.core.tuning import RESULT_UNITS, SMALL_PART
+from gradverify.core.model.magnitudes import TINY, all_set, any_set, finite_size, largest_in_tensor, scales
+from gradverify.core.tuning import (
+    CANCELLATION_UNITS,
+    EXPLAINED,
+    INPUT_EPS,
+    LARGEST_CANCELLATION,
+    NEARBY_POINTS,
+    RESULT_UNITS,
+    SMALL_PART,
+)
+from gradverify.errors import EvaluationError
 
 _VECTORS = 2  # random vectors of each kind: two kinds of cotangents, and directions in length scales
 _ROUNDING = 1e-12  # of the root sum of squares of the terms: rounding in backward
@@ -110,10 +121,47 @@ def random_vectors(
     finite = torch.isfinite(changes).all(dim=0) & torch.isfinite(measured.sampled.value)
     kinds = [zero_outside(weight * finite, outputs) for weight in _weights(measured.sampled, changes)]
     drawn = torch.stack([random_magnitudes(weight, generator) for weight in kinds for _ in range(cotangents)])
-    vjps = torch.stack([row(measured.backward, cotangent) for cotangent in drawn])
+    vjps = torch.stack([vjp_for_sums(measured, cotangent) for cotangent in drawn])
     directions.append(random_magnitudes(_equalized_steps(lengths, vjps), generator))
     slopes.append(directional_derivative(measured.sampled, measured.noise, directions[-1], LONG_STEP))
     return RandomVectors(cotangents=drawn, vjps=vjps, directions=directions, slopes=slopes, finite=finite)
+
+
+def vjp_for_sums(measured: MeasuredProblem, cotangent: Tensor) -> Tensor:
+    """Return cotangent·A, (n,): in float64 wherever the result in backward's own dtype differs by its rounding only.
+
+    Summed over many entries, that rounding would hide an error of a single one. It may be as large as the tolerances of
+    numbers of usual size in the same input, and as what cancellation may leave of the largest; and where rounding leads
+    to another branch, as what twice that changes elsewhere in the input.
+    """
+    own = row(measured.backward, cotangent)
+    if measured.in_float64 is None:
+        return own
+    sampled, wide, eps = measured.sampled, row(measured.in_float64, cotangent), measured.sampled.backward_eps
+    sizes, rtol = scales(wide, sampled.inputs), relative_tolerance(measured.settings.tolerances, sampled.dtypes)
+    left = min(CANCELLATION_UNITS * eps, max(LARGEST_CANCELLATION, eps)) * largest_in_tensor(wide, sampled.inputs)
+    floor = absolute_floor(sampled, measured.settings)
+    rounding, off = rtol * torch.maximum(sizes.own, sizes.shared) + left + floor, (own - wide).abs()
+    if any_set(off > rounding):
+        change = _change_by_input_rounding(measured, cotangent, wide)
+        rounding = torch.maximum(rounding, EXPLAINED * largest_in_tensor(change, sampled.inputs))
+    return torch.where(off <= rounding, wide, own)
+
+
+def _change_by_input_rounding(measured: MeasuredProblem, cotangent: Tensor, wide: Tensor) -> Tensor:
+    """Return how far a vjp in float64, `wide`, is from those at points within backward's rounding of the inputs; (n,).
+
+    Points at which backward raises do not count.
+    """
+    assert measured.in_float64 is not None
+    generator, change = Generator().manual_seed(measured.settings.seed), torch.zeros_like(wide)
+    length = INPUT_EPS * measured.sampled.backward_eps * measured.lengths.nonzero
+    for _ in range(NEARBY_POINTS):
+        point = measured.sampled.point + random_magnitudes(length, generator)
+        with suppress(EvaluationError):
+            near = row(backward_at(measured.in_float64, point), cotangent)
+            change = torch.maximum(change, (near - wide).abs())
+    return change
 
 
 def measure_random_sums(measured: MeasuredProblem, rtol: float, generator: Generator) -> RandomSums:
@@ -229,11 +277,12 @@ def split_into_blocks(whole: RandomSums) -> list[RandomSums]:
 def _weights(sampled: Sampler, changes: Tensor) -> tuple[Tensor, Tensor]:
     """Return two kinds of weights of the outputs, each (m,), from their changes along L directions, (L, m).
 
-    The first is one over the largest change of the output's tensor, the second one over the output's own.
+    The first is one over the largest change of the output's tensor, the second one over the output's own. An output
+    that does not change, as of a ReLU that is off, would add its noise alone: it is weighted like the largest.
     """
     change = finite_size(changes).amax(dim=0)
     tensor_wide = magnitudes(sampled, change)
-    own = torch.maximum(change, SIGNIFICANT * tensor_wide)
+    own = torch.where(change > 0, torch.maximum(change, SIGNIFICANT * tensor_wide), tensor_wide)
     by_tensor, by_output = (torch.where(size > 0, 1 / size, 1.0) for size in (tensor_wide, own))
     return by_tensor, by_output
 
@@ -267,6 +316,6 @@ def _blocks(whole: RandomSums, off: Sequence[tuple[Tensor, SumDifference]]) -> I
 def _restricted_to(whole: RandomSums, output: Block) -> RandomSums:
     """Return the sums with their cotangents restricted to one output, without gaps."""
     cotangents = zero_outside(whole.cotangents, output.coordinates)
-    vjps = torch.stack([row(whole.measured.backward, cotangent) for cotangent in cotangents])
+    vjps = torch.stack([vjp_for_sums(whole.measured, cotangent) for cotangent in cotangents])
     finite = zero_outside(whole.finite, output.coordinates)
     return replace(whole, outputs=(output,), cotangents=cotangents, vjps=vjps, finite=finite, gaps=[])
