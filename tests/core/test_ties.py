@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from gradverify.checks.registry import run_check
+from gradverify.core.decide import oblique_kinks
 from gradverify.result import Verdict
 from tests.core.support import (
     ALONE,
@@ -128,3 +129,18 @@ def test_median_of_tied_inputs_in_a_saturated_output(seed: int) -> None:
     at = torch.tensor([-6.0, -5.0, 0.3, 5.0, 5.5], dtype=torch.float64)
     assert gradcheck(lambda x: torch.tanh(at - x.median()), x).mismatched == 0
     assert gradcheck(with_scaled_gradient(lambda x: torch.tanh(at - x.median()), 2.0), x).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize(("few", "verdict"), [(4, Verdict.INCONCLUSIVE), (64, Verdict.PASS)])
+def test_tied_inputs_beyond_those_examined_are_not_accused(
+    monkeypatch: pytest.MonkeyPatch, few: int, verdict: Verdict
+) -> None:
+    monkeypatch.setattr(oblique_kinks, "EXAMINED_GROUPS", few)
+    weight = double([0.3, -1.0, 2.0, 0.5, -0.2, 1.5, -2.0, 0.8]).detach()
+    tied = double([[0.0, 1.0] * 4, [2.0, 0.0] * 4])
+
+    def ordered_sum(x: Tensor) -> Tensor:
+        return x.sort(-1).values @ weight
+
+    assert gradcheck(ordered_sum, tied).verdict is verdict
+    assert gradcheck(with_scaled_gradient(ordered_sum, 2.0), tied).verdict is not Verdict.PASS

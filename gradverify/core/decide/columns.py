@@ -31,6 +31,7 @@ from gradverify.core.decide.verdict import (
 from gradverify.core.estimate import richardson
 from gradverify.core.estimate.stencil import Stencil, sample_stencil
 from gradverify.core.estimate.tableau import HALVINGS
+from gradverify.core.model.generators import shuffled
 from gradverify.core.model.limits import HELD, chunks
 from gradverify.core.model.magnitudes import all_set, any_set
 from gradverify.core.tuning import EXAMINED_GROUPS
@@ -60,7 +61,7 @@ class ConfirmationState:
         with a mismatch among them, since a kink or rounding may be that of a single output. Of too many outputs, random
         ones are left out.
         """
-        groups, limit = _shuffled(accused.any(dim=1).nonzero().squeeze(1)), max(1, self._groups_left // 2)
+        groups, limit = shuffled(accused.any(dim=1).nonzero().squeeze(1)), max(1, self._groups_left // 2)
         if not len(groups):
             return accused
         outputs = accused.any(dim=0).nonzero().squeeze(1)
@@ -70,7 +71,7 @@ class ConfirmationState:
         self._groups_left -= len(rows)
         outputs = accused[rows].any(dim=0).nonzero().squeeze(1)
         sampled = torch.zeros_like(accused)
-        place = (rows.unsqueeze(1), _shuffled(outputs)[: _ENTRIES // len(rows)])
+        place = (rows.unsqueeze(1), shuffled(outputs)[: _ENTRIES // len(rows)])
         sampled[place] = accused[place]
         return sampled
 
@@ -235,7 +236,7 @@ def _of_some_groups(judged: Judged, entries: Tensor, most: int, *, worst: bool) 
     if worst and len(outputs):
         excess = (judged.error / judged.allowed).nan_to_num(torch.inf).masked_fill(~entries, -1.0)
         groups = torch.unique(excess[:, outputs].argmax(dim=0))
-    kept, groups = torch.zeros_like(entries), _shuffled(groups)[:most]
+    kept, groups = torch.zeros_like(entries), shuffled(groups)[:most]
     kept[groups] = entries[groups]
     return kept
 
@@ -271,13 +272,6 @@ def _confirmed_together(context: JudgingContext, chosen: Tensor, accused: Tensor
     measured, generator = of_rows(judged, rows), torch.Generator().manual_seed(len(rows))
     differs = columns_do_not_add_up(context, chosen[rows], measured, generator) | ~are_smooth(measured)
     return accused & ~differs
-
-
-def _shuffled(indices: Tensor) -> Tensor:
-    """Return the indices in a random order: errors may be periodic."""
-    return indices[
-        torch.randperm(len(indices), generator=torch.Generator().manual_seed(len(indices))).to(indices.device)
-    ]
 
 
 def _with_propagated_nan(context: JudgingContext, chosen: Tensor, judged: Judged) -> Judged:

@@ -28,6 +28,7 @@ from gradverify.core.estimate.column_groups import sum_by_column, value_of_colum
 from gradverify.core.estimate.samples import BAR_FACTOR
 from gradverify.core.forward.sampler import first_cotangent, outputs_near
 from gradverify.core.model.coordinates import zero_outside
+from gradverify.core.model.generators import shuffled
 from gradverify.core.model.magnitudes import all_set, any_set
 from gradverify.core.tuning import ALIKE, CLEARLY_ABOVE, CLEARLY_LESS, EXAMINED_GROUPS
 
@@ -71,7 +72,7 @@ def _examined(
     generator = torch.Generator().manual_seed(context.settings.seed)
     kinked = _has_kink(context, generator, factor)
     accused = accused & kinked
-    at_kink, columns = torch.zeros_like(accused), torch.unique(column_of[accused])
+    at_kink, columns = torch.zeros_like(accused), shuffled(torch.unique(column_of[accused]))
     not_examined = torch.isin(column_of, columns[EXAMINED_GROUPS:])
     for column in columns[:EXAMINED_GROUPS].tolist():
         peers = _inputs_of(context, (accused & (column_of == column)).any(dim=0))
@@ -92,8 +93,9 @@ def _examined(
             near_low, near_high = _range_of_slopes(context, along, places, factor, CLEARLY_LESS)
             found &= high - low <= ALIKE * (near_high - near_low) / length
         at_kink |= found
+    possible = not_examined & (~judged.kinked | at_kink.any(dim=0))  # others of the output have this explanation
     rules = [
-        (accused & ~judged.kinked & not_examined, Reason.POSSIBLE_OBLIQUE_KINK),
+        (accused & possible, Reason.POSSIBLE_OBLIQUE_KINK),
         (at_kink, Reason.OBLIQUE_KINK),
     ]
     return decide(judged, rules), kinked

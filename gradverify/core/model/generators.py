@@ -63,6 +63,12 @@ def restored_generators(devices: Sequence[int]) -> Iterator[None]:
         np.random.set_state(numpy_state)
 
 
+def shuffled(indices: Tensor) -> Tensor:
+    """Return the indices (k,) in a random order, always the same one of so many: errors may be periodic."""
+    order = torch.randperm(len(indices), generator=Generator().manual_seed(len(indices)))
+    return indices[order.to(indices.device)]
+
+
 def random_magnitudes(scale: Tensor, generator: Generator) -> Tensor:
     """Return random numbers of random sign with magnitudes between 1/2 and 3/2 of `scale`, in its shape."""
     return _signed_uniform(scale.shape, generator).to(scale.device).mul_(scale)
