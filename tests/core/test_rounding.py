@@ -168,3 +168,13 @@ def test_the_slope_within_a_stair_of_an_intermediate_result_is_no_derivative(cou
     result = gradcheck(with_backward(lambda x: (x.exp() - 1) / x, backward), x)
     shown = [element.numeric for finding in result.findings for element in finding.elements]
     assert all(0.5 < numeric < 0.51 for numeric in shown), shown
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("seed", range(6))
+def test_part_of_a_complex_number_that_is_zero_is_rounded_like_the_other(count: int, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    z = torch.randn(count, generator=generator, dtype=torch.complex128).requires_grad_()
+    assert gradcheck(lambda z: z * z.conj(), z).verdict is Verdict.PASS
+    slanted = with_backward(lambda z: z * z.conj(), lambda g, z: 2 * g.real * z + 1e-5 * g.imag * z)
+    assert gradcheck(slanted, z).verdict is Verdict.FAIL

@@ -145,9 +145,8 @@ def rounding_of(sampled: Sampler, near: Tensor) -> Tensor:
     An output that is exactly zero may be a sum that cancels. Its terms are taken to be as large as the output is `near`
     the point (m,), if that is not 0, and no larger than its tensor's largest entry.
     """
-    size = finite_size(sampled.value)
     magnitude = torch.where((near > 0) & (near < sampled.size), near, sampled.size)
-    size = torch.where(size > 0, size, magnitude)
+    size = torch.where(sampled.own_size > 0, sampled.own_size, magnitude)
     return size * (sampled.unit * max(1.0, sampled.vectorisation.largest_difference)) + TINY
 
 

@@ -19,6 +19,7 @@ from gradverify.core.model.magnitudes import (
     finite_size,
     identical,
     largest_in_tensor,
+    size_of_number,
     unit_roundoff,
 )
 from gradverify.core.model.problem import Problem, call, fresh, overlaps
@@ -54,6 +55,7 @@ class Sampler:
     problem: Problem
     point: Tensor  # (n,) float64: the coordinates of all primals
     value: Tensor  # (m,) float64: the coordinates of all verified outputs at the point
+    own_size: Tensor  # (m,) magnitude of each output; of a complex one, the larger of its two parts
     unit: Tensor  # (m,) unit roundoff of each output's own dtype
     size: Tensor  # (m,) the largest finite magnitude in each output's tensor
     inputs: tuple[Block, ...]
@@ -67,7 +69,8 @@ class Sampler:
     rounding_eps: Callable[[], float] = lambda: 0.0  # eps of the coarsest dtype that forward rounds to inside, or 0
     rounding_size: Callable[[], float] = lambda: 0.0  # rounding of the largest low-precision number in forward, or 0
     vectorisation: VectorisationState = field(default_factory=VectorisationState)
-    selected: Tensor | None = None  # (m,) selected output coordinates, None: all; `value`, `unit`, `size` are theirs
+    # (m,) selected output coordinates, None: all; `value`, `own_size`, `unit` and `size` are theirs
+    selected: Tensor | None = None
     evaluated: dict[bytes, Tensor | None] = field(default_factory=dict)  # outputs by the bytes of a point; mutable
 
     @property
@@ -96,6 +99,7 @@ def sampler(problem: Problem, tape: Tape) -> Sampler:
         problem=problem,
         point=flatten(tensors),
         value=recorded,
+        own_size=size_of_number(recorded, outputs),
         unit=unit_roundoff(tape.outputs, recorded),
         size=largest_in_tensor(recorded, outputs),
         inputs=blocks(Named(name=primal.name, tensor=primal.tensor) for primal in problem.primals),
@@ -171,6 +175,7 @@ def restricted_to_outputs(sampled: Sampler, outputs: Tensor | slice) -> Sampler:
     return replace(
         sampled,
         value=sampled.value[outputs],
+        own_size=sampled.own_size[outputs],
         unit=sampled.unit[outputs],
         size=sampled.size[outputs],
         selected=output_indices(sampled, outputs),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradverify.core.model.coordinates import Block, Named, coordinates_in
+from gradverify.core.model.coordinates import Block, Named, coordinates_in, total
 from gradverify.core.model.limits import SUBSET
 
 TINY = torch.finfo(torch.float64).tiny  # smallest normal number: keeps logarithms and quotients finite
@@ -44,6 +44,19 @@ def largest_in_tensor(values: Tensor, outputs: Sequence[Block]) -> Tensor:
         if block.stop > block.start:
             whole = slice(block.start, block.stop)  # both parts of a complex tensor: rounding mixes them
             sizes[whole] = sizes[whole].max()
+    return sizes
+
+
+def size_of_number(values: Tensor, outputs: Sequence[Block]) -> Tensor:
+    """Return the magnitude of each value, for the parts of a complex number that of the larger one; (m,).
+
+    Each part of a product of complex numbers is rounded like the other.
+    """
+    sizes = finite_size(values)
+    for block in outputs:
+        if block.step == 2 and block.stop - block.start == 2 * total(block.shape):  # the real part
+            numbers = sizes[block.start : block.stop].view(-1, 2)
+            numbers.copy_(numbers.amax(dim=1, keepdim=True).expand_as(numbers))
     return sizes
 
 
