@@ -374,12 +374,19 @@ def test_tf32_is_not_allowed_for_on_the_cpu() -> None:
     assert run_check("reference", compared, Settings(tf32=True)).verdict is Verdict.FAIL
 
 
-def test_float64_outputs_that_were_computed_in_float32_come_with_advice() -> None:
-    found = held_against(lambda x: x.float().sin().double(), torch.sin, drawn(8, dtype=torch.float64))
+@pytest.mark.parametrize(
+    ("own", "inside"),
+    [(torch.float64, torch.float32), (torch.float64, torch.bfloat16), (torch.float32, torch.bfloat16)],
+)
+def test_outputs_that_were_computed_in_a_narrower_dtype_come_with_advice(own: torch.dtype, inside: torch.dtype) -> None:
+    x, name = drawn(8, dtype=own), str(inside).removeprefix("torch.")
+    found = held_against(lambda x: x.to(inside).sin().to(own), torch.sin, x)
     assert found.findings[0].code == "GV701"
-    assert found.findings[0].message.endswith("set `dtypes: [float32]`")
-    wrong = held_against(lambda x: x.sin() * 1.01, torch.sin, drawn(8, dtype=torch.float64))
-    assert "float32" not in wrong.findings[0].message
+    assert found.findings[0].message.endswith(
+        f"all are {name} numbers: if it computes in {name} inside, set `dtypes: [{name}]`"
+    )
+    for wrong in (lambda x: x.sin() * 1.01, lambda x: x.sin() * 0 + torch.arange(len(x))):
+        assert "dtypes" not in held_against(wrong, torch.sin, x).findings[0].message
 
 
 def test_in_python_inputs_of_apply_are_called_as_in_forward() -> None:

@@ -1,4 +1,4 @@
-"""Advice for a function that gets float64 and computes in float32 inside."""
+"""Advice for a function that gets numbers of one dtype and computes in a narrower one inside."""
 
 from __future__ import annotations
 
@@ -6,30 +6,39 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
-from torch import Tensor
 
 from gradverify.checks.reference.compare import Compared
+from gradverify.core.model.problem import NARROW
 from gradverify.result import Finding
 
 _CODE = "GV701"
-_FEWEST, _LOOKED_AT = 6, 1000  # different values among the first; fewer may be numbers of float32 by chance
-_ADVICE = "; all are float32 numbers: if it computes in float32 inside, set `dtypes: [float32]`"
+_FEWEST, _LOOKED_AT = 6, 1000  # different values among the first; fewer may be numbers of a narrow dtype by chance
 
 
 def with_advice(findings: Sequence[Finding], outputs: Sequence[Compared]) -> tuple[Finding, ...]:
-    """Return the findings, those on float64 outputs whose values all fit into float32 with advice in the message."""
-    narrow = {each.named.name for each in outputs if _is_narrow(each)}
+    """Return the findings, those on outputs whose values all fit into a narrower dtype with advice in the message."""
+    narrow = {each.named.name: name for each in outputs if (name := _narrower(each)) is not None}
     return tuple(
-        replace(finding, message=f"{finding.message}{_ADVICE}")
+        replace(finding, message=f"{finding.message}{_advice(narrow[finding.of])}")
         if finding.code == _CODE and finding.of in narrow
         else finding
         for finding in findings
     )
 
 
-def _is_narrow(output: Compared) -> bool:
-    return output.named.tensor.dtype is torch.float64 and _fits(output.value)
+def _advice(name: str) -> str:
+    return f"; all are {name} numbers: if it computes in {name} inside, set `dtypes: [{name}]`"
 
 
-def _fits(values: Tensor) -> bool:
-    return bool((values == values.float()).all()) and len(set(values[:_LOOKED_AT].tolist())) >= _FEWEST
+def _narrower(output: Compared) -> str | None:
+    """Return the narrowest dtype that all values fit into, None if that is the output's own or if they are few."""
+    values, own = output.value, output.named.tensor.dtype
+    if len(set(values[:_LOOKED_AT].tolist())) < _FEWEST or bool((values == values.round()).all()):
+        return None
+    fits = (dtype for dtype in NARROW if bool((values == values.to(dtype)).all()))
+    found = next((dtype for dtype in fits if own.is_floating_point and _eps(dtype) > _eps(own)), None)
+    return None if found is None else str(found).removeprefix("torch.")
+
+
+def _eps(dtype: torch.dtype) -> float:
+    return torch.finfo(dtype).eps
