@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -131,7 +132,9 @@ def _ignores_more(subject: Subject, size: int) -> bool:
 
 
 def _at_size(subject: Subject, size: int, other: int) -> Tape:
-    return graph_at(subject, [_resized(primal.tensor, size, other) for primal in subject.primals])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # as that a mean is of nothing: nobody has asked for this size
+        return graph_at(subject, [_resized(primal.tensor, size, other) for primal in subject.primals])
 
 
 def _resized(tensor: Tensor, size: int, other: int) -> Tensor:
