@@ -25,6 +25,7 @@ _ROWS = 2  # worst elements
 _TABLE = 4  # lines of their table; fewer elements are shown where one takes several lines
 _NOTE = 2  # lines about the point; the first one stands in place of one of the table
 _FIX = 6  # lines of the fix
+_EXPLAINS_OTHERS = "GV306"  # backward writes to its cotangent, and so to what it has returned for another input
 
 
 def case_fix(case: CaseResult, screen: Screen) -> list[Line]:
@@ -37,7 +38,7 @@ def case_fix(case: CaseResult, screen: Screen) -> list[Line]:
     cause was named and the page of the code mends its own example only.
     """
     inner = narrowed(screen, _INDENT)
-    worst, *others = sorted(said_once(problems_of(case)), key=lambda problem: WORST_FIRST.index(problem.verdict))
+    worst, *others = sorted(said_once(problems_of(case)), key=_rank)
     badge = case_badge(case, screen.glyphs)
     head, rest = _cause(worst, inner), _evidence(case, worst, others, inner)
     note = _note(case, min(_NOTE, MOST - 2 - len(head) - len(rest)), inner)
@@ -74,6 +75,11 @@ def _evidence(case: CaseResult, worst: Problem, others: Sequence[Problem], scree
 
 def _note(case: CaseResult, most: int, screen: Screen) -> list[Line]:
     return _limited([line(row) for row in fold(safe(case.note), screen.width)], most, screen) if case.note else []
+
+
+def _rank(problem: Problem) -> tuple[int, bool]:
+    """Return the sort key: the worst verdict first, and of equal ones what explains wrong numbers of other inputs."""
+    return WORST_FIRST.index(problem.verdict), problem.code != _EXPLAINS_OTHERS
 
 
 def _named(problem: Problem) -> str:

@@ -15,7 +15,7 @@ from gradverify.report.case_fix import MOST, case_fix
 from gradverify.report.lines import cells, plain
 from gradverify.report.screen import Detail, Screen
 from gradverify.report.terminal import report_lines
-from gradverify.result import CaseResult, Verdict
+from gradverify.result import CaseResult, CheckResult, Finding, Verdict
 
 NOTE = "parameters that held one value were drawn around it: weight around 1, bias around 0"
 SPECIMENS = [masked(), crashed(), many_failing_checks(), second_order(), *everything().cases]
@@ -85,6 +85,16 @@ def test_every_cause_has_a_fix(cause: str) -> None:
 def test_an_example_of_a_cause_that_mends_nothing_but_itself_is_named_and_not_shown() -> None:
     rows = shown(with_cause("wrong-axis"))
     assert "  fix: gradverify explain wrong-axis" in rows
+
+
+def test_cotangent_that_is_written_to_comes_before_the_numbers_that_it_spoils() -> None:
+    first = masked()
+    told = "backward of ClippedReLU modifies its cotangent in place"
+    finding = Finding(code="GV306", verdict=Verdict.FAIL, message=told)
+    contract = CheckResult(check="contract", verdict=Verdict.FAIL, message=told, findings=(finding,))
+    rows = shown(replace(first, checks=(*first.checks[:2], contract)))
+    assert rows[1].startswith("  fix as in gradverify explain GV306")
+    assert any(row.startswith("  also: gradcheck GV101") for row in rows)
 
 
 def test_other_findings_are_counted_where_they_have_the_same_code() -> None:
