@@ -156,9 +156,8 @@ def standing(change: str, dtype: str, result: CheckResult) -> Standing:
         return standing_of_right(result.verdict)
     if result.verdict is Verdict.FAIL:
         return Standing.RIGHT
-    if (
-        result.verdict is Verdict.PASS
-    ):  # what is wrong in low precision only is held to the tolerance of whole gradients
+    if result.verdict is Verdict.PASS:
+        # In low precision only, whole gradients are held to the tolerance, and not single entries.
         is_below = CHANGES[change] is _low_only or (result.detection_limit or 0.0) > _LARGER - 1
         return Standing.BELOW_LIMIT if is_below else Standing.MISSED
     return Standing.INCONCLUSIVE if result.verdict is Verdict.INCONCLUSIVE else Standing.ERROR

@@ -74,8 +74,8 @@ def judge(question: Question, steady: Repeatable) -> Judgement:
         narrow = str(found.sampled.rounds_to).removeprefix("torch.")
         result = replace(result, message=f"{result.message}; the forward rounds its inputs, and is judged in {narrow}")
     elif found.sampled.backward_eps and result.entries:
-        both = found.measured.in_float64 is not None  # sums of which only the rounding is backward's own
-        agrees = "; so is backward, as far as its own numbers agree with those up to rounding" if both else ""
+        both = found.measured.backward_in_float64 is not None  # sums of which only the rounding is backward's own
+        agrees = ", and so is backward where its own dtype gives the same up to rounding" if both else ""
         wide = f"differences are those of the same numbers in float64{agrees}"
         result = replace(result, message=f"{result.message}; {wide}")
     return Judgement(result=result, found=found)

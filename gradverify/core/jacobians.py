@@ -20,6 +20,7 @@ from gradverify.core.strategy.columnwise import (
 )
 from gradverify.core.strategy.elementwise import compare_elementwise
 from gradverify.core.strategy.random_sketch import UnnamedError, compare_by_random_sums
+from gradverify.core.strategy.random_sums import computes_in_float64
 from gradverify.core.tuning import RESULT_UNITS
 from gradverify.deadline import OutOfTime
 from gradverify.errors import EvaluationError
@@ -103,8 +104,7 @@ def _compared(steady: Repeatable, sampled: Repeatable, settings: Settings, recon
     if comparison is None and fits_dense_comparison(measured):
         method, comparison = Method.DENSE, compare_densely(measured)
     elif comparison is None:
-        sums = _with_backward_in_float64(measured) or measure_problem(steady, settings, reconsider)
-        comparison = compare_by_random_sums(sums, measured)
+        sums, comparison = _compared_by_sums(steady, measured, settings, reconsider)
         closely = compare_after_sums(measured) if is_accepted(comparison) else None
         if closely is None:
             return Investigation(comparison=comparison, measured=sums, method=Method.PROBED)
@@ -112,12 +112,32 @@ def _compared(steady: Repeatable, sampled: Repeatable, settings: Settings, recon
     return Investigation(comparison=comparison, measured=measured, method=method)
 
 
-def _with_backward_in_float64(measured: MeasuredProblem) -> MeasuredProblem | None:
-    """Return the problem for random sums, with the same backward in float64 too; None if it raises in float64."""
+def _compared_by_sums(
+    steady: Repeatable, measured: MeasuredProblem, settings: Settings, reconsider: Reconsider
+) -> tuple[MeasuredProblem, Comparison]:
+    """Compare random sums, and return the problem that they were taken from.
+
+    In low precision the same backward in float64 takes part. If it has none, or if the sums differ and no entry is
+    found to be wrong, as where backward itself rounds, they are compared in the low precision of the forward.
+    """
     if not measured.sampled.backward_eps:
-        return measured
+        return measured, compare_by_random_sums(measured, measured)
+    both = _with_backward_in_float64(measured)
+    if both is not None:
+        try:
+            return both, compare_by_random_sums(both, measured)
+        except UnnamedError:
+            pass
+    narrow = measure_problem(steady, settings, reconsider)
+    return narrow, compare_by_random_sums(narrow, measured)
+
+
+def _with_backward_in_float64(measured: MeasuredProblem) -> MeasuredProblem | None:
+    """Return the problem with the same backward in float64 too; None if that raises, or rounds to fewer digits."""
     problem = measured.sampled.problem
     try:
-        return replace(measured, in_float64=backward_of(problem, record(problem), measured.settings.seed))
+        wide = backward_of(problem, record(problem), measured.settings.seed)
+        is_exact = computes_in_float64(wide)
     except EvaluationError:
         return None
+    return replace(measured, backward_in_float64=wide) if is_exact else None

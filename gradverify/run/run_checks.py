@@ -81,7 +81,8 @@ def _run(name: str, problem: Problem, settings: Settings, surrogate: Surrogate |
 def _is_defect(error: Exception) -> bool:
     """True for an exception of gradverify itself: what the user's calls raise is a finding already."""
     is_meant = isinstance(error, GradverifyError) or what_is_lacking(error) is not None
-    return not (is_meant or is_of_user_code(error) or is_out_of_memory(error))
+    is_late = "CUDA error" in str(error)  # of a kernel that was started before
+    return not (is_meant or is_late or is_of_user_code(error) or is_out_of_memory(error))
 
 
 def _result_of(name: str, problem: Problem, settings: Settings, surrogate: Surrogate | None) -> CheckResult:

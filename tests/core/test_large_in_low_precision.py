@@ -42,7 +42,7 @@ def found(function: Callable[..., Tensor], dtype: torch.dtype, change: Change = 
                 first, *others = torch.autograd.grad(function(*inputs), inputs, cotangent)
             return change(first), *others
 
-    weight = normal(WIDTH) if function is normalised else normal(WIDTH, ROWS, scale=0.1)
+    weight = normal(WIDTH, ROWS, scale=0.1) if function is rectified else normal(WIDTH)
     inputs = [each.detach().to(dtype).requires_grad_() for each in (normal(ROWS, WIDTH), weight)]
     return gradcheck(Planted.apply, *inputs)
 
@@ -69,7 +69,7 @@ def test_right_gradient_passes_and_would_show_a_wrong_entry(
     result = found(function, dtype)
     assert (result.verdict, result.method) == (Verdict.PASS, Method.PROBED)
     assert result.detection_limit is None or result.detection_limit < 1
-    assert ("so is backward" in result.message) is (dtype is not torch.float64)
+    assert ("and so is backward" in result.message) is (dtype is not torch.float64)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
@@ -98,3 +98,60 @@ def test_backward_that_takes_no_float64_is_judged_with_the_noise_of_its_forward(
     assert result.verdict is Verdict.PASS
     wrong = found(normalised, torch.float32, lambda gradient: 1.3 * refuses_float64(gradient))
     assert wrong.verdict is not Verdict.PASS
+
+
+def centred(x: Tensor, bias: Tensor) -> Tensor:
+    """Depend on the bias only up to rounding."""
+    return (x + bias) - (x + bias).mean(0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_rounding_of_an_input_that_changes_nothing_is_no_error(dtype: torch.dtype) -> None:
+    assert found(centred, dtype).verdict is Verdict.PASS
+
+
+class Unmoved(torch.autograd.Function):
+    """Does not depend on the large offset; in low precision backward claims that it does."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, offset: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return layer_norm(x, (x.shape[-1],)) + 0 * offset
+
+    @staticmethod
+    def backward(ctx: Any, cotangent: Tensor) -> tuple[Tensor, Tensor]:
+        (x,) = ctx.saved_tensors
+        given = x.detach().requires_grad_()
+        with torch.enable_grad():
+            (first,) = torch.autograd.grad(layer_norm(given, (x.shape[-1],)), given, cotangent)
+        claimed = 0.0 if x.dtype is torch.float64 else 3e-8
+        return first, claimed * cotangent.sum(0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_claim_of_low_precision_only_is_found_where_the_derivative_is_zero(dtype: torch.dtype) -> None:
+    x, offset = (each.detach().to(dtype).requires_grad_() for each in (normal(ROWS, WIDTH), 1e7 * normal(WIDTH)))
+    assert gradcheck(Unmoved.apply, x, offset).verdict is Verdict.FAIL
+
+
+def through_float32(gradient: Tensor) -> Tensor:
+    return gradient.float().to(gradient.dtype)
+
+
+def test_backward_that_computes_in_float32_inside_is_right() -> None:
+    assert found(normalised, torch.float32, through_float32).verdict is Verdict.PASS
+    assert found(normalised, torch.bfloat16, through_float32).verdict is not Verdict.FAIL
+    assert found(normalised, torch.float32, lambda gradient: 1.3 * through_float32(gradient)).verdict is Verdict.FAIL
+
+
+def test_backward_that_raises_in_float64_later_keeps_its_own_numbers() -> None:
+    calls = []
+
+    def change(gradient: Tensor) -> Tensor:
+        calls.append(gradient.dtype)
+        if calls.count(torch.float64) > 4:
+            raise RuntimeError("enough")
+        return gradient
+
+    assert found(normalised, torch.float32, change).verdict is not Verdict.FAIL
+    assert calls.count(torch.float64) > 4

@@ -14,6 +14,8 @@ from gradverify.result import Finding
 _CODE = "GV701"
 _FEWEST, _LOOKED_AT = 6, 1000  # different values among the first; fewer may be numbers of a narrow dtype by chance
 
+_COUNTED = 256  # times values that count something is a whole number
+
 
 def with_advice(findings: Sequence[Finding], outputs: Sequence[Compared]) -> tuple[Finding, ...]:
     """Return the findings, those on outputs whose values all fit into a narrower dtype with advice in the message."""
@@ -31,12 +33,16 @@ def _advice(name: str) -> str:
 
 
 def _narrower(output: Compared) -> str | None:
-    """Return the narrowest dtype that all values fit into, None if that is the output's own or if they are few."""
+    """Return the narrowest dtype that all values fit into.
+
+    None if that is the output's own, or if the values are few, or multiples of 2^-8, as those that count something.
+    """
     values, own = output.value, output.named.tensor.dtype
-    if len(set(values[:_LOOKED_AT].tolist())) < _FEWEST or bool((values == values.round()).all()):
+    narrower = [dtype for dtype in NARROW if own.is_floating_point and _eps(dtype) > _eps(own)]
+    counted = bool((_COUNTED * values == (_COUNTED * values).round()).all())
+    if not narrower or counted or len(set(values[:_LOOKED_AT].tolist())) < _FEWEST:
         return None
-    fits = (dtype for dtype in NARROW if bool((values == values.to(dtype)).all()))
-    found = next((dtype for dtype in fits if own.is_floating_point and _eps(dtype) > _eps(own)), None)
+    found = next((dtype for dtype in narrower if bool((values == values.to(dtype)).all())), None)
     return None if found is None else str(found).removeprefix("torch.")
 
 

@@ -169,7 +169,9 @@ class MeasuredProblem:
     settings: Settings
     reconsider: Reconsider  # applied to the final verdicts
     open: Callable[[], InitialSamples]  # takes the initial samples on the first call, and returns the same afterwards
-    in_float64: Backward | None = None  # the same backward in float64, if `backward` computes in a lower precision
+    backward_in_float64: Backward | None = (
+        None  # the same backward in float64, if `backward` computes in a lower precision
+    )
 
     @property
     def initial(self) -> InitialSamples:

@@ -10,11 +10,11 @@ from functools import partial
 import torch
 from torch import Generator, Tensor
 
-from gradverify.core.backward.vjps import row
-from gradverify.core.decide.backward_rounding import backward_at
+from gradverify.core.backward.vjps import Backward, row
+from gradverify.core.decide.backward_rounding import backward_at, left_by_cancellation
 from gradverify.core.decide.compare import SIGNIFICANT, relative_tolerance
 from gradverify.core.decide.context import MeasuredProblem, absolute_floor
-from gradverify.core.decide.directional import CLOSER_STEPS, LONG_STEP, directional_derivative
+from gradverify.core.decide.directional import CLOSER_STEPS, LONG_STEP, SUM_ROUNDING, directional_derivative
 from gradverify.core.estimate.richardson import DEPTH
 from gradverify.core.estimate.samples import BAR_FACTOR, NOISE_FACTOR, Estimate
 from gradverify.core.forward.sampler import Sampler, magnitudes
@@ -22,10 +22,8 @@ from gradverify.core.model.coordinates import Block, zero_outside
 from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.magnitudes import TINY, all_set, any_set, finite_size, largest_in_tensor, scales
 from gradverify.core.tuning import (
-    CANCELLATION_UNITS,
     EXPLAINED,
     INPUT_EPS,
-    LARGEST_CANCELLATION,
     NEARBY_POINTS,
     RESULT_UNITS,
     SMALL_PART,
@@ -131,21 +129,36 @@ def vjp_for_sums(measured: MeasuredProblem, cotangent: Tensor) -> Tensor:
     """Return cotangent·A, (n,): in float64 wherever the result in backward's own dtype differs by its rounding only.
 
     Summed over many entries, that rounding would hide an error of a single one. It may be as large as the tolerances of
-    numbers of usual size in the same input, and as what cancellation may leave of the largest; and where rounding leads
-    to another branch, as what twice that changes elsewhere in the input.
+    numbers of usual size in the same input; as what cancellation may leave of the largest there, or of what changes the
+    outputs as much; and where rounding leads to another branch, as what twice that changes elsewhere in the input.
     """
     own = row(measured.backward, cotangent)
-    if measured.in_float64 is None:
+    if measured.backward_in_float64 is None:
         return own
-    sampled, wide, eps = measured.sampled, row(measured.in_float64, cotangent), measured.sampled.backward_eps
-    sizes, rtol = scales(wide, sampled.inputs), relative_tolerance(measured.settings.tolerances, sampled.dtypes)
-    left = min(CANCELLATION_UNITS * eps, max(LARGEST_CANCELLATION, eps)) * largest_in_tensor(wide, sampled.inputs)
-    floor = absolute_floor(sampled, measured.settings)
-    rounding, off = rtol * torch.maximum(sizes.own, sizes.shared) + left + floor, (own - wide).abs()
+    try:
+        wide = row(measured.backward_in_float64, cotangent)
+    except EvaluationError:
+        return own
+    sampled, off, length = measured.sampled, (own - wide).abs(), measured.lengths.step
+    sizes, largest = scales(wide, sampled.inputs), largest_in_tensor(wide, sampled.inputs)
+    usual = torch.maximum(sizes.own, torch.minimum(sizes.shared, largest))
+    as_much = torch.maximum(largest, (finite_size(wide) * length).max() / length)
+    rounding = relative_tolerance(measured.settings.tolerances, sampled.dtypes) * usual
+    rounding += left_by_cancellation(sampled.backward_eps) * as_much + absolute_floor(sampled, measured.settings)
     if any_set(off > rounding):
         change = _change_by_input_rounding(measured, cotangent, wide)
         rounding = torch.maximum(rounding, EXPLAINED * largest_in_tensor(change, sampled.inputs))
     return torch.where(off <= rounding, wide, own)
+
+
+def computes_in_float64(backward: Backward) -> bool:
+    """True unless a third of a cotangent shows that backward rounds to a lower precision inside; costs a vjp.
+
+    Three times its vjp is that of the cotangent, up to the rounding of the division.
+    """
+    cotangent, vjp = backward.known_vjp
+    apart = (3.0 * row(backward, cotangent / 3.0) - vjp).abs()
+    return all_set((apart <= SUM_ROUNDING * finite_size(vjp).max()) | ~vjp.isfinite())
 
 
 def _change_by_input_rounding(measured: MeasuredProblem, cotangent: Tensor, wide: Tensor) -> Tensor:
@@ -153,13 +166,13 @@ def _change_by_input_rounding(measured: MeasuredProblem, cotangent: Tensor, wide
 
     Points at which backward raises do not count.
     """
-    assert measured.in_float64 is not None
+    assert measured.backward_in_float64 is not None
     generator, change = Generator().manual_seed(measured.settings.seed), torch.zeros_like(wide)
     length = INPUT_EPS * measured.sampled.backward_eps * measured.lengths.nonzero
     for _ in range(NEARBY_POINTS):
         point = measured.sampled.point + random_magnitudes(length, generator)
         with suppress(EvaluationError):
-            near = row(backward_at(measured.in_float64, point), cotangent)
+            near = row(backward_at(measured.backward_in_float64, point), cotangent)
             change = torch.maximum(change, (near - wide).abs())
     return change
 
