@@ -128,6 +128,16 @@ class Unmoved(torch.autograd.Function):
         return first, claimed * cotangent.sum(0)
 
 
+def small(x: Tensor, weight: Tensor) -> Tensor:
+    return 1e-3 * normalised(x, weight)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_small_outputs_need_cotangents_that_the_dtype_holds(dtype: torch.dtype) -> None:
+    assert found(small, dtype).verdict is Verdict.PASS
+    assert found(small, dtype, last_times(1.5)).verdict is Verdict.FAIL
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_claim_of_low_precision_only_is_found_where_the_derivative_is_zero(dtype: torch.dtype) -> None:
     x, offset = (each.detach().to(dtype).requires_grad_() for each in (normal(ROWS, WIDTH), 1e7 * normal(WIDTH)))

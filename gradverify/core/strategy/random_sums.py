@@ -132,9 +132,10 @@ def vjp_for_sums(measured: MeasuredProblem, cotangent: Tensor) -> Tensor:
     numbers of usual size in the same input; as what cancellation may leave of the largest there, or of what changes the
     outputs as much; and where rounding leads to another branch, as what twice that changes elsewhere in the input.
     """
-    own = row(measured.backward, cotangent)
     if measured.backward_in_float64 is None:
-        return own
+        return row(measured.backward, cotangent)
+    peak = torch.exp2(cotangent.abs().max().clamp(min=TINY).log2().floor())  # one of small outputs overflows float16
+    own = peak * row(measured.backward, cotangent / peak)
     try:
         wide = row(measured.backward_in_float64, cotangent)
     except EvaluationError:
@@ -144,7 +145,7 @@ def vjp_for_sums(measured: MeasuredProblem, cotangent: Tensor) -> Tensor:
     usual = torch.maximum(sizes.own, torch.minimum(sizes.shared, largest))
     as_much = torch.maximum(largest, (finite_size(wide) * length).max() / length)
     rounding = relative_tolerance(measured.settings.tolerances, sampled.dtypes) * usual
-    rounding += left_by_cancellation(sampled.backward_eps) * as_much + absolute_floor(sampled, measured.settings)
+    rounding += left_by_cancellation(sampled.backward_eps) * as_much + peak * absolute_floor(sampled, measured.settings)
     if any_set(off > rounding):
         change = _change_by_input_rounding(measured, cotangent, wide)
         rounding = torch.maximum(rounding, EXPLAINED * largest_in_tensor(change, sampled.inputs))
