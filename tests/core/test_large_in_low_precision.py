@@ -10,6 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import layer_norm, relu
 
+from gradverify.core import jacobians
+from gradverify.core.decide.context import MeasuredProblem
+from gradverify.core.strategy.random_sketch import UnnamedError
 from gradverify.result import CheckResult, Method, Verdict
 from tests.core.support import gradcheck, normal
 
@@ -55,6 +58,21 @@ def last_times(factor: float) -> Change:
         return gradient
 
     return changed
+
+
+@pytest.mark.parametrize("may_be_rounding", [False, True])
+def test_sums_that_differ_by_more_than_rounding_are_not_compared_again_in_low_precision(
+    monkeypatch: pytest.MonkeyPatch, may_be_rounding: bool
+) -> None:
+    in_float64: list[bool] = []
+
+    def unnamed(measured: MeasuredProblem, entrywise: MeasuredProblem) -> Any:
+        in_float64.append(measured.backward_in_float64 is not None)
+        raise UnnamedError("sums differ", may_be_rounding=may_be_rounding)
+
+    monkeypatch.setattr(jacobians, "compare_by_random_sums", unnamed)
+    assert found(normalised, torch.float32).verdict is Verdict.INCONCLUSIVE
+    assert in_float64 == ([True, False] if may_be_rounding else [True])
 
 
 def in_low_precision_only(change: Change) -> Change:

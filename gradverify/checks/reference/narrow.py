@@ -13,7 +13,6 @@ from gradverify.result import Finding
 
 _CODE = "GV701"
 _FEWEST, _LOOKED_AT = 6, 1000  # different values among the first; fewer may be numbers of a narrow dtype by chance
-
 _COUNTED = 256  # times values that count something is a whole number
 
 

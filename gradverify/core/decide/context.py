@@ -169,9 +169,7 @@ class MeasuredProblem:
     settings: Settings
     reconsider: Reconsider  # applied to the final verdicts
     open: Callable[[], InitialSamples]  # takes the initial samples on the first call, and returns the same afterwards
-    backward_in_float64: Backward | None = (
-        None  # the same backward in float64, if `backward` computes in a lower precision
-    )
+    backward_in_float64: Backward | None = None  # the same one in float64, if `backward` has less, and for sums only
 
     @property
     def initial(self) -> InitialSamples:

@@ -42,6 +42,10 @@ _SAMPLED = 2  # rows from which the usual size of an entry is taken
 class UnnamedError(GradverifyError):
     """Random sums differ, and no entry was found to be the cause."""
 
+    def __init__(self, why: str, *, may_be_rounding: bool = False) -> None:
+        self.may_be_rounding = may_be_rounding  # within the relative tolerance, and the search was not cut short
+        super().__init__(why)
+
 
 class UnfinishedSearch(OutOfTime):
     """Random sums differ, and the time limit ended the search for the wrong entries."""
@@ -96,7 +100,10 @@ def compare_by_random_sums(measured: MeasuredProblem, entrywise: MeasuredProblem
         if unnamed:
             ended = any(search.ended for search in unnamed)
             why = f"; the search ended after {settings.max_evaluations:,} calls" if ended else ""
-            raise UnnamedError(f"random sums over the Jacobian differ, but no single entry was found to be wrong{why}")
+            raise UnnamedError(
+                f"random sums over the Jacobian differ, but no single entry was found to be wrong{why}",
+                may_be_rounding=not ended and all(gap.is_tolerable for gap in whole.gaps),
+            )
         if not all_set(whole.finite):
             raise UnnamedError(f"{int((~whole.finite).sum())} outputs are not finite around the point")
         if any(any_set(_within_tolerance(gap).allowed > SMALL_PART * gap.size) for gap in whole.gaps):
