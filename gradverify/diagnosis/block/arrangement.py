@@ -43,6 +43,8 @@ def explaining(entries: BlockEntries, candidates: Iterator[Arrangement]) -> Iter
 
     Many are compared together with a sample of the wrong entries, and those that fit one by one with all entries.
     """
+    if not _are_numeric_elsewhere(entries):
+        return
     rows, columns = (torch.arange(size, device=entries.block.device) for size in entries.numeric.shape)
     everywhere = (rows.unsqueeze(1), columns.unsqueeze(0))
     while batch := list(islice(candidates, _AT_ONCE)):
@@ -51,6 +53,16 @@ def explaining(entries: BlockEntries, candidates: Iterator[Arrangement]) -> Iter
             share = explained_share(entries, _expected(entries, [batch[number]], everywhere)[0])
             if share is not None:
                 yield batch[number], share
+
+
+def _are_numeric_elsewhere(entries: BlockEntries) -> bool:
+    """True if most sampled wrong claims equal some numeric entry or zero, as they do in every arrangement."""
+    claimed = entries.claimed[entries.sampled_wrong]
+    values = torch.cat([entries.numeric.flatten(), claimed.new_zeros(1)]).sort().values
+    above = torch.searchsorted(values, claimed).clamp(max=len(values) - 1)
+    near = torch.stack([values[above], values[(above - 1).clamp(min=0)]])
+    nearest = near.gather(0, (near - claimed).abs().argmin(0, keepdim=True))
+    return bool(fits_sampled_wrong(entries, nearest.squeeze(0)))
 
 
 # From the positions of the entries of a tensor, in its shape, to moves of them: the words, and the position (or

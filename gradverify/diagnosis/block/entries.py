@@ -16,6 +16,7 @@ from gradverify.core.estimate.samples import BAR_FACTOR
 from gradverify.core.model.coordinates import Block, zero_outside
 from gradverify.core.model.generators import random_magnitudes
 from gradverify.diagnosis.block.value_or_position import Permuted, permuted_block
+from gradverify.diagnosis.naming.variables import Axis, Variable, tensors_along
 from gradverify.diagnosis.naming.wording import diagnosed
 from gradverify.evidence import Diagnosis, Evidence, part_of
 
@@ -73,6 +74,7 @@ class BlockEntries:
     largest_error: float  # largest error of a wrong entry; squares are taken relative to it to avoid underflow
     squared_error: float  # sum over the wrong entries of (error / largest)²
     permuted: Callable[[], Permuted | None]  # the block at the permuted input; computed at the first call
+    tensors_along: Callable[[Axis], tuple[Variable, ...]]  # those that broadcast along an axis; computed at first
 
     @property
     def nonzero(self) -> Tensor:
@@ -168,6 +170,7 @@ def entries_of(evidence: Evidence) -> BlockEntries | None:
         largest_error=largest,
         squared_error=float(torch.linalg.vector_norm(error[wrong] / largest)) ** 2,
         permuted=cache(partial(permuted_block, evidence)),
+        tensors_along=cache(lambda axis: tuple(tensors_along(evidence, axis))),
     )
 
 

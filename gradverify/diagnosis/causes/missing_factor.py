@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, permutations
 
@@ -14,7 +14,7 @@ from gradverify.diagnosis.block.entries import BlockEntries, explained, explaine
 from gradverify.diagnosis.block.relation import multiple_in_words
 from gradverify.diagnosis.block.structure import axes_of, is_elementwise
 from gradverify.diagnosis.naming.constants import common_value, known_constant
-from gradverify.diagnosis.naming.variables import Axis, Variable, block_along, differences, tensors_along
+from gradverify.diagnosis.naming.variables import Axis, Variable, block_along, differences
 from gradverify.diagnosis.naming.wording import everywhere, share_text
 from gradverify.evidence import Diagnosis
 
@@ -75,7 +75,7 @@ Words = Callable[[Variable, Form], tuple[str, str]]
 
 def missing_factor(seen: BlockEntries) -> Diagnosis | None:
     """Detect claims that are numeric times, or over, an elementary function of a tensor or of the difference of two."""
-    tensors = [tensor for axis in axes_of(seen) for tensor in tensors_along(seen.block, axis)]
+    tensors = [tensor for axis in axes_of(seen) for tensor in seen.tensors_along(axis)]
 
     def words(tensor: Variable, form: Form) -> tuple[str, str]:
         name = form.text(tensor.name)
@@ -83,12 +83,12 @@ def missing_factor(seen: BlockEntries) -> Diagnosis | None:
         return times, form.interpretation(f"{_without_brackets(name)}{_location(seen, tensor)}")
 
     found = first_match(seen, tensors, _FORMS, words)
-    return found or first_match(seen, list(differences(tensors)), _OF_DIFFERENCES, words)
+    return found or first_match(seen, differences(tensors), _OF_DIFFERENCES, words)
 
 
 def mistaken_factor(seen: BlockEntries) -> Diagnosis | None:
     """Detect claims that are numeric times the quotient of two tensors, as if one were used for the other."""
-    on_axes = [list(islice(tensors_along(seen.block, axis), _MAX_TENSORS)) for axis in axes_of(seen)]
+    on_axes = [list(islice(seen.tensors_along(axis), _MAX_TENSORS)) for axis in axes_of(seen)]
     pairs = [(*pair, on_axis) for on_axis in on_axes for pair in permutations(on_axis, 2)]
     quotients = [replace(first, values=first.values / second.values) for first, second, _ in pairs]
 
@@ -106,7 +106,7 @@ def mistaken_factor(seen: BlockEntries) -> Diagnosis | None:
 
 def first_match(
     seen: BlockEntries,
-    tensors: Sequence[Variable],
+    candidates: Iterable[Variable],
     forms: Sequence[Form],
     words: Words,
     accuracy: float = 0.0,
@@ -118,7 +118,7 @@ def first_match(
     entry. A positive constant comes before a negative one, since the negative of a factor may be another one.
     """
     sample = _ratios(seen)
-    if not (tensors and len(sample.values) and _varies_enough(sample, sample.values)):
+    if not (len(sample.values) and _varies_enough(sample, sample.values) and (tensors := list(candidates))):
         return None
     places = {Axis.INPUT: sample.columns, Axis.OUTPUT: sample.rows}
     values = torch.stack([tensor.values[places[tensor.axis]] for tensor in tensors])
@@ -226,7 +226,7 @@ def claims_equal_tensor(seen: BlockEntries) -> Diagnosis | None:
         return None
     claimed = seen.claimed[nonzero]
     for axis in Axis:
-        for tensor in tensors_along(seen.block, axis):
+        for tensor in seen.tensors_along(axis):
             expected = tensor.broadcast.expand_as(seen.claimed)
             if bool((seen.wrong & ~nonzero & (expected != 0)).any()):
                 continue  # the claim is zero although the tensor is not

@@ -13,7 +13,7 @@ from gradverify.core.model.coordinates import Block, total
 from gradverify.diagnosis.block.entries import BlockEntries
 from gradverify.diagnosis.block.structure import axes_of
 from gradverify.diagnosis.causes.missing_factor import Form, both_ways, first_match
-from gradverify.diagnosis.naming.variables import Axis, Variable, block_along, tensors_along
+from gradverify.diagnosis.naming.variables import Axis, Variable, block_along
 from gradverify.diagnosis.naming.wording import dimensions_text
 from gradverify.evidence import Diagnosis
 
@@ -56,13 +56,13 @@ def _slicings(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
 def _first_match(seen: BlockEntries, axis: Axis, kept: tuple[int, ...]) -> Diagnosis | None:
     """Return the diagnosis of the first statistic that fits, with one slice of a tensor per index along `kept`."""
     block = block_along(seen.block, axis)
-    statistics = list(_statistics(seen, axis, kept))
 
     def words(statistic: Variable, form: Form) -> tuple[str, str]:
         name = form.text(statistic.name)
         return f"{{}} {'/' if form.is_missing else '×'} {name}", form.interpretation(name)
 
-    return first_match(seen, statistics, _FORMS, words, accuracy=_NEAR, where=f" in {_slice_words(block, kept)}")
+    where = f" in {_slice_words(block, kept)}"
+    return first_match(seen, _statistics(seen, axis, kept), _FORMS, words, accuracy=_NEAR, where=where)
 
 
 def _statistics(seen: BlockEntries, axis: Axis, kept: tuple[int, ...]) -> Iterator[Variable]:
@@ -71,7 +71,7 @@ def _statistics(seen: BlockEntries, axis: Axis, kept: tuple[int, ...]) -> Iterat
     sizes = [size if place in kept else 1 for place, size in enumerate(block.shape)]
     label = torch.arange(math.prod(sizes), device=seen.block.device).view(sizes).expand(block.shape).reshape(-1)
     order = label.argsort(stable=True)
-    tensors = [tensor for tensor in tensors_along(seen.block, axis) if not tensor.where]
+    tensors = [tensor for tensor in seen.tensors_along(axis) if not tensor.where]
     for tensor in tensors:
         members = tensor.values[order].view(math.prod(sizes), -1)
         for name, statistic in _STATISTICS:

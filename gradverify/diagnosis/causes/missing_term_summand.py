@@ -13,7 +13,7 @@ from gradverify.diagnosis.block.entries import BlockEntries, explained
 from gradverify.diagnosis.block.structure import is_elementwise
 from gradverify.diagnosis.causes.missing_term import MISSING_TERM
 from gradverify.diagnosis.naming.constants import known_constant, number_text
-from gradverify.diagnosis.naming.variables import Axis, tensors_along
+from gradverify.diagnosis.naming.variables import Axis
 from gradverify.diagnosis.naming.wording import differ_text
 from gradverify.evidence import Diagnosis
 
@@ -52,7 +52,7 @@ def _summands(seen: BlockEntries) -> Iterator[tuple[Tensor, str]]:
     yield torch.ones_like(seen.numeric) * seen.wrong, ""
     of_single_output = total(seen.block.of.shape) == 1
     if of_single_output or is_elementwise(seen):
-        for tensor in tensors_along(seen.block, Axis.INPUT):
+        for tensor in seen.tensors_along(Axis.INPUT):
             if len(torch.unique(tensor.values)) >= _MIN_ENTRIES:
                 yield tensor.values.unsqueeze(0) if of_single_output else torch.diag(tensor.values), tensor.name
 
@@ -66,7 +66,7 @@ def _summands_by_line(seen: BlockEntries, axis: Axis) -> Iterator[tuple[Tensor, 
     if int(wrong_lines.sum()) < 2:
         return
     yield torch.ones_like(seen.numeric), "", ""
-    for tensor in tensors_along(seen.block, axis):
+    for tensor in seen.tensors_along(axis):
         size = tensor.broadcast.abs().expand_as(seen.numeric)
         smallest = size.masked_fill(~seen.wrong, math.inf).amin(axis.value)
         largest = size.masked_fill(~seen.wrong, 0.0).amax(axis.value)

@@ -14,7 +14,7 @@ from gradverify.core.model.tape import record
 from gradverify.diagnosis.block.entries import BlockEntries, explained_share
 from gradverify.diagnosis.block.shifted_problem import clear_errors, evidence_at, outputs_at, shifted_problem
 from gradverify.diagnosis.block.structure import is_elementwise
-from gradverify.diagnosis.naming.variables import Axis, Variable, tensors_along
+from gradverify.diagnosis.naming.variables import Axis, Variable
 from gradverify.errors import EvaluationError
 from gradverify.evidence import Diagnosis, Evidence
 
@@ -54,7 +54,7 @@ def _others(seen: BlockEntries) -> Iterator[Variable]:
     block = seen.block
     if int(seen.wrong.sum()) < _MIN_WRONG or not is_elementwise(seen) or not any_set(clear_errors(block)):
         return
-    yield from (each for each in tensors_along(block, Axis.INPUT) if not each.where and each.name != block.wrt.name)
+    yield from (each for each in seen.tensors_along(Axis.INPUT) if not each.where and each.name != block.wrt.name)
 
 
 def _first_match(
