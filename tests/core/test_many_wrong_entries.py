@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gradverify.core.decide import columns, directional
 from gradverify.core.decide.context import JudgingContext
-from gradverify.core.decide.ladder import judge_by_ladder
+from gradverify.core.decide.ladder import judge_along_line, judge_by_ladder
 from gradverify.core.decide.verdict import Judged, Reason
 from gradverify.core.estimate import richardson
 from gradverify.core.forward.sampler import sampler
@@ -236,8 +236,12 @@ def test_of_a_large_wrong_elementwise_function_only_a_sample_takes_the_ladder(mo
         sizes.append(len(chosen) * context.sampled.value.numel())
         return judge_by_ladder(context, chosen)
 
-    for module in (columns, directional):
-        monkeypatch.setattr(module, "judge_by_ladder", counted)
+    def counted_along_line(context: JudgingContext) -> Judged:
+        sizes.append(context.sampled.value.numel())
+        return judge_along_line(context)
+
+    monkeypatch.setattr(columns, "judge_by_ladder", counted)
+    monkeypatch.setattr(directional, "judge_along_line", counted_along_line)
     x = normal(40_000, seed=7)
     result = gradcheck(with_backward(torch.sin, lambda grad, x: 1.01 * grad * x.cos()), x)
     assert result.mismatched == 40_000

@@ -10,7 +10,7 @@ import torch
 from torch import Generator, Tensor
 
 from gradverify.core.decide.context import JudgingContext, along_line, focused
-from gradverify.core.decide.ladder import judge_by_ladder
+from gradverify.core.decide.ladder import judge_along_line
 from gradverify.core.decide.stairs import excuse_stairs
 from gradverify.core.decide.verdict import Code, Judged, of_outputs
 from gradverify.core.estimate.column_groups import spread_to_entries
@@ -146,7 +146,7 @@ def confirmed_along_line(context: JudgingContext, chosen: Tensor, judged: Judged
     total = sum_along(near, chosen, judged, direction / direction.max())
     error = sum_along(near, chosen, replace(judged, numeric=wrong), direction / direction.max()).value
     line, first = along_line(near, direction, total.value + error), places.new_zeros(1)
-    found = excuse_stairs(line, first, judge_by_ladder(line, first))
+    found = excuse_stairs(line, first, judge_along_line(line))
     gap = (found.numeric[0] - total.value).abs()
     adds_up = (gap <= BAR_FACTOR * (found.bar[0] + total.bar)) & (error.abs() > BAR_FACTOR * (found.bar[0] + gap))
     confirmed[places] = (found.code[0] == Code.MISMATCH) & ~found.bent[0] & adds_up

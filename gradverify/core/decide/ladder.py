@@ -22,6 +22,7 @@ from gradverify.core.estimate.samples import (
     Samples,
     joined,
     of_rows,
+    of_steps,
 )
 from gradverify.core.estimate.smoothness import constant_half_width, stair_height
 from gradverify.core.estimate.stencil import sample
@@ -45,16 +46,13 @@ def judge_by_largest_steps(context: JudgingContext, chosen: Tensor) -> tuple[Jud
 
 def judge_by_ladder(context: JudgingContext, chosen: Tensor) -> Judged:
     """Return the verdicts (C, m) on column groups by the coarse part of the ladder, or in doubt by all of it."""
-    coarse = coarse_steps(context.lengths)
-    steps = every_second(coarse, 0) if context.sparse else coarse
-    samples = sample(context.sampled, context.column_groups, chosen, steps)
+    samples = sample(context.sampled, context.column_groups, chosen, coarse_steps(context.lengths))
     height = stair_height(samples)
     judged, local = _judged_by_samples(context, samples, height)
     rows = _is_settled(context, samples, judged, local).logical_not().any(dim=1).nonzero().squeeze(1)
     if not len(rows):
         return judged
-    finer = fine_steps(context.lengths, members(context.column_groups, chosen[rows])[0])
-    steps = every_second(finer, 1) if context.sparse else finer
+    steps = fine_steps(context.lengths, members(context.column_groups, chosen[rows])[0])
     samples = joined(of_rows(samples, rows), sample(context.sampled, context.column_groups, chosen[rows], steps))
     height = torch.maximum(stair_height(samples), height[rows])  # finer steps may hide stairs again
     again = _judged_with_noise(context, samples, height)
@@ -62,6 +60,17 @@ def judge_by_ladder(context: JudgingContext, chosen: Tensor) -> Judged:
     judged = copy_of(judged)
     put(judged, torch.ones_like(judged.kinked), rows, outputs, again)
     return judged
+
+
+def judge_along_line(context: JudgingContext) -> Judged:
+    """Return the verdicts (1, m) along a line by every second step of the whole ladder; see `along_line`."""
+    line = context.column_groups.colour.new_zeros(1)
+    coarse = every_second(coarse_steps(context.lengths), 0)
+    fine = every_second(fine_steps(context.lengths, members(context.column_groups, line)[0]), 1)
+    steps = replace(coarse, factors=torch.cat([coarse.factors, fine.factors]))
+    samples = sample(context.sampled, context.column_groups, line, steps)
+    height = stair_height(of_steps(samples, slice(len(coarse.factors))))
+    return _judged_with_noise(context, samples, torch.maximum(stair_height(samples), height))
 
 
 def _is_settled(context: JudgingContext, samples: Samples, judged: Judged, local: LadderResult) -> Tensor:

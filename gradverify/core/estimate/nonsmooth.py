@@ -17,9 +17,9 @@ from gradverify.core.estimate.samples import (
     Estimate,
     Samples,
     difference_noise,
-    every_second_step,
     finite_to_finest,
     input_rounding_noise,
+    of_steps,
     set_to_finest,
     sharpest,
 )
@@ -157,7 +157,7 @@ def _has_gap_in_halves(samples: Samples, level: Tensor, gap: Tensor) -> Tensor:
     for first in (0, 1):
         noise = level[:, first::2]
         every = torch.ones_like(noise, dtype=torch.bool)
-        left, right = sides(every_second_step(samples, first), noise, every)
+        left, right = sides(of_steps(samples, slice(first, None, 2)), noise, every)
         again = right.value - left.value
         has_gap &= torch.minimum(gap.abs(), again.abs()) > BAR_FACTOR * (left.bar + right.bar)
         has_gap &= (again - gap).abs() <= SMALL_PART * gap.abs()

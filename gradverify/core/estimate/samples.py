@@ -104,9 +104,9 @@ def of_rows(samples: Samples, rows: Tensor) -> Samples:
     return replace(samples, chosen=samples.chosen[rows], **{name: getattr(samples, name)[rows] for name in _BY_STEP})
 
 
-def every_second_step(samples: Samples, first: int) -> Samples:
-    """Return the samples at every second step, from the one numbered `first`, 0 or 1."""
-    return replace(samples, **{name: getattr(samples, name)[:, first::2] for name in _BY_STEP})
+def of_steps(samples: Samples, steps: slice) -> Samples:
+    """Return the samples at some of the steps."""
+    return replace(samples, **{name: getattr(samples, name)[:, steps] for name in _BY_STEP})
 
 
 def finite_to_finest(quotient: Tensor, vanished: Tensor) -> Tensor:
