@@ -1,11 +1,12 @@
-"""Draw the parameters that a module starts with at one value everywhere.
+"""Draw the parameters that a module starts with at one value everywhere, or at zeros and one other value.
 
-At weights of ones and biases of zeros a gradient that leaves them out, or mixes up their entries, is right.
+At weights of ones and biases of zeros a gradient that leaves them out, or mixes up their entries, is right. At an
+identity matrix so is one that transposes it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 import torch
@@ -23,6 +24,7 @@ from gradverify.sampling.draw import draw
 
 _NAMED = 3  # parameters of one value that are named, at most
 _DRAWN = "parameters that held one value were drawn around it"
+_DRAWN_BESIDE_ZEROS = "parameters that held zeros and one other value were drawn around them"
 _KEPT = "parameters that hold one value everywhere are judged as they are, since forward does not accept others"
 Number = float | complex
 Forward = Callable[[Mapping[str, Tensor]], Sequence[Tensor]]
@@ -33,16 +35,20 @@ def drawn_around(
 ) -> tuple[dict[str, Tensor], str]:
     """Return the parameters with others in place of those that hold one value, and a note that names these, or "".
 
-    Those that do not require grad stay, and those that `forward` does not accept otherwise: it raises, or its outputs
-    are finite only at the given ones. Random values depend only on `key`, `seed` and the name of the parameter.
+    So for those that hold zeros besides. Those that do not require grad stay, and those that `forward` does not accept
+    otherwise: it raises, or its outputs are finite only at the given ones. Random values depend only on `key`, `seed`
+    and the name of the parameter.
     """
     constants = {name: constant for name, value in parameters.items() if (constant := _constant(value)) is not None}
+    beside_zeros = {name for name, constant in constants.items() if constant and bool((parameters[name] == 0).any())}
     others = {name: _around(constant, parameters[name], name, key, seed) for name, constant in constants.items()}
     drawn = _accepted(parameters, {name: other for name, other in others.items() if _is_finite(other)}, forward)
-    kept = {name: constant for name, constant in constants.items() if name not in drawn}
-    around = [f"{_named(names)} around {constant}" for constant, names in _by_value(constants, drawn).items()]
-    as_given = [f"{_named(names)} = {constant}" for constant, names in _by_value(constants, kept).items()]
-    notes = [f"{says}: {', '.join(told)}" for says, told in ((_DRAWN, around), (_KEPT, as_given)) if told]
+    told = (
+        (_DRAWN, "around ", drawn.keys() - beside_zeros),
+        (_DRAWN_BESIDE_ZEROS, "around 0 and ", drawn.keys() & beside_zeros),
+        (_KEPT, "= ", constants.keys() - drawn.keys() - beside_zeros),
+    )
+    notes = [f"{says}: {_by_value(constants, names, before)}" for says, before, names in told if names]
     return {**parameters, **drawn}, "; ".join(notes)
 
 
@@ -113,24 +119,34 @@ def _is_finite(values: Tensor) -> bool:
 
 
 def _constant(value: Tensor) -> Number | None:
-    """Return the finite number that every entry of a differentiated tensor is, None if there is none."""
+    """Return the finite number that every entry of a differentiated tensor is that is not 0, None if there is none.
+
+    It is 0 if all entries are.
+    """
     if not value.requires_grad or not value.numel() or value.is_meta or is_special(value):
         return None
     if value.layout is not torch.strided or value.dtype.itemsize == 1:  # float8 has hardly any numbers nearby
         return None
     values = value.detach().reshape(-1)
-    is_constant = bool(((values == values[0]) & values.isfinite()).all())
-    return values[0].item() if is_constant else None
+    constant = values[values != 0][:1] if bool((values != 0).any()) else values[:1]
+    is_constant = bool((((values == constant) | (values == 0)) & values.isfinite()).all())
+    return constant.item() if is_constant else None
 
 
 def _around(constant: Number, like: Tensor, name: str, key: str, seed: int) -> Tensor:
-    """Return a tensor like one that holds a constant, with numbers around the constant."""
-    given = TensorInput(origin=Uniform.around(1.0 if constant else 0.0), shape=tuple(like.shape))
+    """Return a tensor like one of zeros and a constant, with numbers around both."""
     dtype = "complex128" if like.is_complex() else "float64"
-    with torch.device("cpu"):  # whatever the default device is
-        values = draw(given, name=f"parameter {name}", key=key, seed=seed, dtype=dtype, device="cpu").detach()
-    drawn = like.detach().clone()  # its dtype, device and memory layout
-    drawn.copy_(values * constant if constant else values)
+
+    def around(number: float) -> Tensor:
+        given = TensorInput(origin=Uniform.around(number), shape=tuple(like.shape))
+        with torch.device("cpu"):  # whatever the default device is
+            return draw(given, name=f"parameter {name}", key=key, seed=seed, dtype=dtype, device="cpu").detach()
+
+    zero, drawn = (like == 0).cpu(), like.detach().clone()  # its dtype, device and memory layout
+    values = around(1.0) * constant if constant else around(0.0)
+    if constant and bool(zero.any()):
+        values = torch.where(zero, around(0.0), values)
+    drawn.copy_(values)
     return drawn.requires_grad_()
 
 
@@ -139,10 +155,10 @@ def _named(names: Sequence[str]) -> str:
     return f"{', '.join(names[:_NAMED])}{more}"
 
 
-def _by_value(constants: Mapping[str, Number], names: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return the names by the value that each parameter held, in the order of the constants."""
+def _by_value(constants: Mapping[str, Number], names: Set[str], before: str) -> str:
+    """Return the names with the value that each parameter held, in the order of the constants."""
     groups: dict[str, list[str]] = {}
     for name, constant in constants.items():
         if name in names:
             groups.setdefault(f"{constant:g}", []).append(name)
-    return groups
+    return ", ".join(f"{_named(group)} {before}{constant}" for constant, group in groups.items())

@@ -234,3 +234,25 @@ def test_parameter_in_float8_stays_as_it_is(dtype: torch.dtype) -> None:
     found, note = drawn_around(parameters, lambda own: [own["scale"], own["weight"]], key="spec", seed=0)
     assert found["scale"] is parameters["scale"]
     assert note == "parameters that held one value were drawn around it: weight around 1"
+
+
+def test_parameter_that_starts_as_the_identity_is_drawn_around_it() -> None:
+    parameters = {"mix": torch.eye(4, dtype=torch.float64).mul(2).requires_grad_()}
+    found, note = drawn_around(parameters, lambda own: [own["mix"]], key="spec", seed=0)
+    diagonal = torch.eye(4, dtype=torch.bool)
+    assert bool(((found["mix"][diagonal] >= 1) & (found["mix"][diagonal] <= 3)).all())
+    assert bool((found["mix"][~diagonal].abs() <= 0.5).all())
+    assert found["mix"].unique().numel() == 16
+    assert note == "parameters that held zeros and one other value were drawn around them: mix around 0 and 2"
+
+
+def test_identity_stays_where_forward_needs_its_zeros() -> None:
+    def triangular(own: Mapping[str, Tensor]) -> list[Tensor]:
+        if bool(own["scale"].triu(1).any()):
+            raise EvaluationError("forward", ValueError("not lower triangular"))
+        return [own["scale"]]
+
+    parameters = {"scale": torch.eye(3, dtype=torch.float64, requires_grad=True)}
+    found, note = drawn_around(parameters, triangular, key="spec", seed=0)
+    assert torch.equal(found["scale"], torch.eye(3, dtype=torch.float64))
+    assert note == ""
