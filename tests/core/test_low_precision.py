@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
-from torch.nn.functional import batch_norm, layer_norm
+from torch.nn.functional import batch_norm, gelu, layer_norm
 
 from gradverify.result import Verdict
 from tests.core.support import claimed, gradcheck, gradgradcheck, normal, with_backward, with_scaled_gradient
@@ -217,3 +218,62 @@ def test_rounding_in_more_rows_than_are_examined_does_not_fail() -> None:
     logits = normal(33, 17, seed=1, dtype=torch.float32)
     result = gradcheck(lambda x: Routed.apply(x, 3), logits)
     assert (result.verdict is not Verdict.FAIL, result.mismatched) == (True, 0)
+
+
+def gelu_by_erf(x: Tensor) -> Tensor:
+    return 0.5 * x * (1 + torch.erf(x / math.sqrt(2)))
+
+
+def gelu_by_tanh(x: Tensor) -> Tensor:
+    return 0.5 * x * (1 + torch.tanh(_cubic(x)))
+
+
+def _cubic(x: Tensor) -> Tensor:
+    return math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
+
+
+def slope_by_erf(x: Tensor) -> Tensor:
+    return 0.5 * torch.erfc(-x / math.sqrt(2)) + x * torch.exp(-x * x / 2) / math.sqrt(2 * math.pi)
+
+
+def slope_by_tanh(x: Tensor) -> Tensor:
+    tanh = torch.tanh(_cubic(x))
+    return 0.5 * (1 + tanh) + 0.5 * x * (1 - tanh**2) * math.sqrt(2 / math.pi) * (1 + 3 * 0.044715 * x * x)
+
+
+def uniform(size: int, largest: float, seed: int, dtype: torch.dtype) -> Tensor:
+    drawn = torch.rand(size, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    return ((2 * drawn - 1) * largest).to(dtype).requires_grad_()
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    ("value", "slope"), [(gelu_by_erf, slope_by_erf), (gelu_by_tanh, slope_by_tanh)], ids=["erf", "tanh"]
+)
+def test_stairs_of_a_forward_that_rejects_float64_are_no_slope(
+    value: Callable[[Tensor], Tensor], slope: Callable[[Tensor], Tensor], seed: int
+) -> None:
+    # 1 + erf(x) moves in stairs of 6e-8 near -1, and x (1 + erf(x)) is smooth on each, with the slope 1 + erf(x).
+    def only_float32(x: Tensor) -> Tensor:
+        assert x.dtype == torch.float32
+        return value(x)
+
+    point = uniform(40, 6.0, seed, torch.float32)
+    assert gradcheck(claimed(only_float32, slope), point).verdict is not Verdict.FAIL
+    result = gradcheck(claimed(only_float32, lambda x: torch.where(x > 1, 1.5, 1.0) * slope(x)), point)
+    assert (result.verdict, result.mismatched) == (Verdict.FAIL, int((point > 1).sum()))
+
+
+@pytest.mark.parametrize("approximate", ["none", "tanh"])
+@pytest.mark.parametrize("dtype", LOW_PRECISION)
+def test_fused_gelu_passes_in_its_tails(dtype: torch.dtype, approximate: str) -> None:
+    point = uniform(40, 6.0, 0, dtype)
+    assert gradcheck(lambda x: gelu(x, approximate=approximate), point).verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(1.0, Verdict.PASS), (1.3, Verdict.FAIL)])
+def test_one_eps_that_is_left_where_terms_cancel_passes(factor: float, verdict: Verdict) -> None:
+    # In bfloat16 1 + tanh is 0 from -3 on, where the derivative is -0.0081: a little more than one eps.
+    point = torch.tensor([-3.125, 0.5, 1.5], dtype=torch.bfloat16, requires_grad=True)
+    result = gradcheck(claimed(gelu_by_tanh, lambda x: factor * slope_by_tanh(x)), point)
+    assert result.verdict is verdict

@@ -33,6 +33,7 @@ from gradverify.core.tuning import (
     INPUT_EPS,
     LARGEST_CANCELLATION,
     NEARBY_POINTS,
+    RESULT_UNITS,
 )
 from gradverify.errors import EvaluationError
 
@@ -146,7 +147,7 @@ def small_error(eps: float, claimed: Tensor) -> float:
 
 def left_by_cancellation(eps: float) -> float:
     """Return the error that may be left where terms cancel, relative to them, in a precision with this eps."""
-    return min(max(LARGEST_CANCELLATION, eps), CANCELLATION_UNITS * eps)
+    return min(max(LARGEST_CANCELLATION, RESULT_UNITS * eps), CANCELLATION_UNITS * eps)
 
 
 def _decided(

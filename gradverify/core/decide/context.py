@@ -18,8 +18,8 @@ from gradverify.core.estimate.column_groups import ColumnGroups, groups_of_outpu
 from gradverify.core.estimate.stencil import InitialSamples, initial_samples
 from gradverify.core.forward.noise import Noise
 from gradverify.core.forward.repeatable import Repeatable
-from gradverify.core.forward.sampler import Sampler, magnitudes, restricted_to_outputs
-from gradverify.core.forward.step_noise import rounding_on_the_way
+from gradverify.core.forward.sampler import Sampler, is_double, magnitudes, restricted_to_outputs
+from gradverify.core.forward.step_noise import rounding_on_the_way, with_stairs
 from gradverify.core.model.magnitudes import LengthScales, finite_size, scales
 from gradverify.core.tuning import LOST_UNITS
 
@@ -87,10 +87,16 @@ def judging_context(
         column_groups=column_groups,
         claimed=claimed,
         allowance=allowance_of(sampled, lengths.step, lengths.shared, column_groups, size, largest, measured.settings),
-        rounding_bounds=tuple(
-            cache(partial(rounding_on_the_way, sampled, measure)) for measure in (*BOUNDS, amplification)
-        ),
+        rounding_bounds=_rounding_bounds(measured),
     )
+
+
+def _rounding_bounds(measured: MeasuredProblem) -> tuple[Callable[[], Tensor], ...]:
+    """Return `JudgingContext.rounding_bounds`; in a dtype without digits for more noise, the height of its stairs."""
+    sampled = measured.sampled
+    if not is_double(sampled):
+        return (cache(lambda: with_stairs(measured.noise, sampled, measured.lengths).level),)
+    return tuple(cache(partial(rounding_on_the_way, sampled, measure)) for measure in (*BOUNDS, amplification))
 
 
 def allowance_of(
