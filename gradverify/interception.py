@@ -19,6 +19,7 @@ from torch._C._functorch import is_legacy_batchedtensor
 from torch.autograd import Function
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 Handle = Callable[[Callable[[], Any], type[Function], tuple[Any, ...], dict[str, Any]], Any]
 
@@ -137,6 +138,28 @@ class CastTrace(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self.down.add(result.dtype)
         elif _is_narrower(source.dtype, result.dtype) and source.dim() > 0:  # 0-d tensors are taken for constants
             self.up.add(source.dtype)
+
+
+class DrawTrace(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Dispatch mode that records the random numbers that torch draws, as float64 tensors; not those of custom kernels.
+
+    An operation that draws inside, as dropout, counts with its results.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.draws: list[Tensor] = []
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Return False directly, as CastTrace does."""
+        return False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if torch.Tag.nondeterministic_seeded in func.tags:
+            self.draws += [each.detach().double() for each in tree_leaves(result) if isinstance(each, Tensor)]
+        return result
 
 
 def rounding_of_casts(run: Callable[[], object], own: Collection[torch.dtype]) -> tuple[float, float]:

@@ -277,3 +277,24 @@ def test_one_eps_that_is_left_where_terms_cancel_passes(factor: float, verdict: 
     point = torch.tensor([-3.125, 0.5, 1.5], dtype=torch.bfloat16, requires_grad=True)
     result = gradcheck(claimed(gelu_by_tanh, lambda x: factor * slope_by_tanh(x)), point)
     assert result.verdict is verdict
+
+
+def test_forward_that_draws_other_numbers_in_float64_is_sampled_in_its_own_dtype() -> None:
+    # Where the softmax saturates its outputs are the same whatever was drawn; its derivatives are not.
+    class Gumbel(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            found = ((x - (-torch.rand_like(x).log()).log()) / 0.1).softmax(-1)
+            ctx.save_for_backward(found)
+            return found
+
+        @staticmethod
+        def backward(ctx: Any, cotangent: Tensor) -> Tensor:
+            (found,) = ctx.saved_tensors
+            weighted = cotangent * found
+            return (weighted - found * weighted.sum(-1, keepdim=True)) / 0.1
+
+    for seed in range(4):
+        result = gradcheck(Gumbel.apply, normal(3, 4, scale=10.0, seed=seed, dtype=torch.float32))
+        assert result.verdict is not Verdict.FAIL
+        assert "float64" not in result.message
