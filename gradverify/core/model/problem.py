@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
 import torch
@@ -121,8 +122,8 @@ def bind(
 ) -> Problem:
     """Return the problem of differentiating `function(*args, **kwargs)` by its tensors that require grad.
 
-    `names` are the names of the positional arguments. Tensors inside nested lists, tuples and dicts are found too. All
-    other tensors are copied at every call, so that forward may overwrite them.
+    `names` are the names of the positional arguments. Tensors inside nested lists, tuples, dicts and dataclasses are
+    found too. All other tensors are copied at every call, so that forward may overwrite them.
     """
     keywords = dict(kwargs or {})
     slots = [*zip(names, args, strict=True), *keywords.items()]
@@ -209,9 +210,11 @@ def metered(problem: Problem) -> Meter:
 
 
 def named_tensors(name: str, value: Any) -> list[Named]:
-    """Return every tensor inside nested lists, tuples and dicts, named by its path."""
+    """Return every tensor inside nested lists, tuples, dicts and dataclasses, named by its path."""
     if isinstance(value, Tensor):
         return [Named(name=name, tensor=value)]
+    if _is_dataclass(value):
+        value = {each.name: getattr(value, each.name, None) for each in fields(value)}
     result = []
     if isinstance(value, list | tuple):
         for number, entry in enumerate(value):
@@ -223,7 +226,7 @@ def named_tensors(name: str, value: Any) -> list[Named]:
 
 
 def map_tensors(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """Return `value` with `change` applied to every tensor in nested lists, tuples and dicts."""
+    """Return `value` with `change` applied to every tensor in nested lists, tuples, dicts and dataclasses."""
     if isinstance(value, Tensor):
         return change(value)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
@@ -232,7 +235,16 @@ def map_tensors(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
         return type(value)(map_tensors(entry, change) for entry in value)
     if type(value) is dict:
         return {key: map_tensors(entry, change) for key, entry in value.items()}
+    if _is_dataclass(value):
+        changed = copy.copy(value)
+        for each in fields(value):  # it may be frozen
+            object.__setattr__(changed, each.name, map_tensors(getattr(value, each.name, None), change))
+        return changed
     return value
+
+
+def _is_dataclass(value: Any) -> bool:
+    return is_dataclass(value) and not isinstance(value, type)
 
 
 def gpus_of(problem: Problem) -> tuple[int, ...]:

@@ -1,0 +1,80 @@
+"""Tensors inside dataclasses, dicts, lists and tuples are inputs and outputs like others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from torch import Tensor
+
+from gradverify.result import Verdict
+from tests.core.support import double, gradcheck
+
+
+@dataclass(frozen=True)
+class Both:
+    first: Tensor
+    second: Tensor | None = None
+
+
+class Pair(NamedTuple):
+    first: Tensor
+    second: Tensor | None = None
+
+
+def square(factor: float) -> Any:
+    """Return the apply of a square whose gradient is `factor` times the right one."""
+
+    class Square(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        def backward(ctx: Any, cotangent: Tensor) -> Tensor:
+            (x,) = ctx.saved_tensors
+            return 2 * factor * cotangent * x
+
+    return Square.apply
+
+
+VALUES = [0.5, -1.0, 2.0]
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(1.0, Verdict.PASS), (1.5, Verdict.FAIL)])
+@pytest.mark.parametrize(
+    ("inside", "name"),
+    [
+        (Both, "output[1].first"),
+        (Pair, "output[1][0]"),
+        (lambda y: {"first": y}, "output[1].first"),
+        (lambda y: [Both(y)], "output[1][0].first"),
+    ],
+    ids=["dataclass", "namedtuple", "dict", "list of dataclasses"],
+)
+def test_output_inside_a_container_is_judged(inside: Any, name: str, factor: float, verdict: Verdict) -> None:
+    result = gradcheck(lambda x: (2 * x, inside(square(factor)(x))), double(VALUES))
+    assert result.verdict is verdict
+    assert [finding.of for finding in result.findings] == [name] * (verdict is Verdict.FAIL)
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(1.0, Verdict.PASS), (1.5, Verdict.FAIL)])
+@pytest.mark.parametrize(
+    ("inside", "taken", "name"),
+    [
+        (Both, lambda given: given.first, "y.first"),
+        (Pair, lambda given: given.first, "y[0]"),
+        (lambda y: {"first": y}, lambda given: given["first"], "y.first"),
+        (lambda y: [Both(y)], lambda given: given[0].first, "y[0].first"),
+    ],
+    ids=["dataclass", "namedtuple", "dict", "list of dataclasses"],
+)
+def test_input_inside_a_container_is_judged(
+    inside: Any, taken: Any, name: str, factor: float, verdict: Verdict
+) -> None:
+    result = gradcheck(lambda x, y: 2 * x + square(factor)(taken(y)), double(VALUES), inside(double(VALUES)))
+    assert result.verdict is verdict
+    assert [finding.wrt for finding in result.findings] == [name] * (verdict is Verdict.FAIL)
