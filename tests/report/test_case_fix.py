@@ -87,13 +87,14 @@ def test_an_example_of_a_cause_that_mends_nothing_but_itself_is_named_and_not_sh
     assert "  fix: gradverify explain wrong-axis" in rows
 
 
-def test_cotangent_that_is_written_to_comes_before_the_numbers_that_it_spoils() -> None:
+@pytest.mark.parametrize("code", ["GV306", "GV407", "GV408", "GV409"])
+def test_what_spoils_all_numbers_comes_before_a_cause_found_in_them(code: str) -> None:
     first = masked()
     told = "backward of ClippedReLU modifies its cotangent in place"
-    finding = Finding(code="GV306", verdict=Verdict.FAIL, message=told)
+    finding = Finding(code=code, verdict=Verdict.FAIL, message=told)
     contract = CheckResult(check="contract", verdict=Verdict.FAIL, message=told, findings=(finding,))
     rows = shown(replace(first, checks=(*first.checks[:2], contract)))
-    assert rows[1].startswith("  fix as in gradverify explain GV306")
+    assert rows[1].startswith((f"  fix as in gradverify explain {code}", f"  fix: gradverify explain {code}"))
     assert any(row.startswith("  also: gradcheck GV101") for row in rows)
 
 

@@ -39,9 +39,9 @@ def missing_summand(seen: BlockEntries) -> Diagnosis | None:
         for pattern, name, where in _summands_by_line(seen, axis):
             error = _multiple(seen, pattern, (axis.value,))
             if error is not None:
-                times = f" × {name}{where}" if name else ""
+                error_is = f"{name}{where} times a number" if name else "a number"
                 kind = f"goes with {name}" if name else f"is one number in all wrong entries of an {line}"
-                text = f"{count}; analytic = numeric + k{times}, with a number k of each {line}'s own"
+                text = f"{count}; analytic - numeric is {error_is} of each {line}'s own"
                 text = f"{text}: a term that {kind} is missing or too many"
                 return explained(seen, seen.numeric + error, MISSING_TERM, text)
     return None
