@@ -142,12 +142,12 @@ def _up_to_low_precision(context: JudgingContext, chosen: Tensor, judged: Judged
 def small_error(eps: float, claimed: Tensor) -> float:
     """Return the error that rounding of numbers around 1, or around the largest claim, may cause."""
     largest = float(finite_size(claimed).max()) if claimed.numel() else 0.0
-    return left_by_cancellation(eps) * max(1.0, largest)
+    return max(left_by_cancellation(eps), RESULT_UNITS * eps) * max(1.0, largest)
 
 
 def left_by_cancellation(eps: float) -> float:
     """Return the error that may be left where terms cancel, relative to them, in a precision with this eps."""
-    return min(max(LARGEST_CANCELLATION, RESULT_UNITS * eps), CANCELLATION_UNITS * eps)
+    return min(max(LARGEST_CANCELLATION, eps), CANCELLATION_UNITS * eps)
 
 
 def _decided(
