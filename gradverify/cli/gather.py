@@ -52,7 +52,10 @@ def paths_or_default(paths: Sequence[Path] | None) -> tuple[Path, ...]:
         return tuple(paths)
     if os.path.isdir(DEFAULT_FOLDER):  # noqa: PTH112 (unlike is_dir, it never raises)
         return (DEFAULT_FOLDER,)
-    raise UsageProblem("nothing to run: name a spec or a folder of specs (without one, ./specs/ is taken)")
+    raise UsageProblem(
+        "nothing to run: name a spec or a folder of specs (without one, ./specs/ is taken);"
+        " `gradverify init PACKAGE` writes specs"
+    )
 
 
 def specs_in(paths: Sequence[Path] | None) -> Source:

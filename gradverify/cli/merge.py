@@ -6,14 +6,13 @@ from dataclasses import replace
 
 from gradverify.cli import options as opt
 from gradverify.cli.baseline_file import Extent, apply_baseline, open_baseline, refuse_overlap
-from gradverify.cli.exits import ExitCode, UsageProblem
+from gradverify.cli.exits import ExitCode
 from gradverify.cli.files import LAST_REPORT, keep, read_report
 from gradverify.cli.outputs import destinations_of, listing_of, write_outputs
 from gradverify.cli.present import exit_code, look_of, present
 from gradverify.cli.terminal import complain
 from gradverify.report.merge import merge_reports
 from gradverify.report.to_json import to_json
-from gradverify.report.words import counted
 
 
 def merge(
@@ -37,8 +36,6 @@ def merge(
     kept = open_baseline(baseline)
     refuse_overlap(kept, destinations)
     merged = merge_reports([(str(path), read_report(path)) for path in reports])
-    if not merged.cases:
-        raise UsageProblem(f"there is no case in {counted(len(reports), 'report')}")
     judged = apply_baseline(merged, kept, Extent.WHOLE)
     keep({LAST_REPORT: to_json(judged.report)})
     lost = [*judged.lost, *write_outputs(judged.report, destinations)]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from gradverify.cli import engine
 from gradverify.cli.counting import counting
 from gradverify.cli.exits import ExitCode, UsageProblem
-from gradverify.cli.gather import specs_in
+from gradverify.cli.gather import DEFAULT_FOLDER, specs_in
 from gradverify.cli.init import nothing_found
 from gradverify.cli.project import project_defaults
 from gradverify.cli.terminal import complain, print_problems, say
@@ -20,16 +21,16 @@ from gradverify.run.options import EngineOptions
 
 
 def list_missing(packages: list[str], paths: Sequence[Path] | None) -> ExitCode:
-    """Print the functions of packages and paths that no spec in other paths names; UNEXPECTED if there is one."""
-    reading = specs_in(paths).read(project_defaults())
-    print_problems(reading.errors)
-    if reading.errors:
-        raise UsageProblem(f"{counted(len(reading.errors), 'mistake')} in specs, nothing was compared")
+    """Print the functions of packages and paths that no spec in other paths names; UNEXPECTED if there is one.
+
+    If no paths are named, there need not be any spec yet.
+    """
+    specs = _specs(paths)
     with held_interrupts() as interrupts, engine.opened(EngineOptions()) as opened, counting() as count:
         finding = engine.find(packages, opened, interrupts, lambda done, of: count("modules read", done, of))
     if not finding.functions:
         raise UsageProblem(nothing_found(packages, finding))
-    absent = engine.missing(finding, reading.specs)
+    absent = engine.missing(finding, specs)
     say("".join(f"{safe(each.target.written)}\n" for each in absent))
     total = counted(len(finding.functions), "function")
     if absent:
@@ -38,3 +39,15 @@ def list_missing(packages: list[str], paths: Sequence[Path] | None) -> ExitCode:
         return ExitCode.UNEXPECTED
     complain(f"{total}, each named by a spec")
     return ExitCode.OK
+
+
+def _specs(paths: Sequence[Path] | None) -> Sequence[Any]:
+    """Return the specs; none if no paths are named and the default folder is missing or empty."""
+    defaults = project_defaults()
+    if not (paths or defaults.paths or any(DEFAULT_FOLDER.rglob("*.y*ml"))):
+        return ()
+    reading = specs_in(paths).read(defaults)
+    print_problems(reading.errors)
+    if reading.errors:
+        raise UsageProblem(f"{counted(len(reading.errors), 'mistake')} in specs, nothing was compared")
+    return reading.specs

@@ -126,9 +126,10 @@ def _specs_of(path: Path) -> Iterator[Path | SpecError]:
             empty = False
             yield found
         if empty:
-            yield file_error(path, "no spec in this folder", "specs end in .yaml or .yml")
+            hint = "specs end in .yaml or .yml; `gradverify init PACKAGE` writes some"
+            yield file_error(path, "no spec in this folder", hint)
     elif is_file(path):
-        yield path if path.suffix in SUFFIXES else file_error(path, "not a spec", "specs end in .yaml or .yml")
+        yield (path if path.suffix in SUFFIXES else file_error(path, "not a spec", "specs end in .yaml or .yml"))
     else:
         yield _no_spec(path)
 

@@ -91,6 +91,13 @@ def test_missing_ends_with_1_until_a_spec_names_it(commands: Commands, folder: P
     assert after.stderr == "gradverify: 1 function, each named by a spec\n"
 
 
+def test_missing_needs_no_spec_yet(commands: Commands, folder: Path) -> None:
+    for _ in range(2):
+        before = commands("list", "--missing", "ops.py")
+        assert (before.returncode, before.stdout) == (1, "ops.py:ClippedReLU\n")
+        (folder / "specs").mkdir(exist_ok=True)
+
+
 def test_names_with_blanks_stand_in_quotes_where_they_are_part_of_a_command(commands: Commands, folder: Path) -> None:
     (folder / "ops.py").rename(folder / "my ops.py")
     before = commands("list", "--missing", "my ops.py", "other.yaml")

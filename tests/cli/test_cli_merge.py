@@ -188,7 +188,6 @@ def test_an_invalid_shard_is_refused(fake, call, index: int, of: int) -> None:
     ("words", "message"),
     [
         ("absent.json", "absent.json: no such file or directory"),
-        ("empty.json", "there is no case in 1 report"),
         ("empty.json -q -v", "-q and -v exclude each other"),
         ("empty.json --json no/out.json", "cannot write no/out.json"),
     ],
@@ -198,6 +197,13 @@ def test_other_mistakes_are_2(fake, call, words: str, message: str) -> None:
     result = call("merge", *words.split())
     assert result.exit_code == 2
     assert result.stderr.startswith(f"gradverify: {message}")
+
+
+def test_reports_without_cases_are_as_expected(fake, call) -> None:
+    write("one.json")
+    write("other.json")
+    result = call("merge", "one.json", "other.json", "--json", "out.json")
+    assert (result.exit_code, Path("out.json").is_file()) == (0, True)
 
 
 def test_no_report_at_all_is_2(fake, call) -> None:

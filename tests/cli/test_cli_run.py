@@ -74,7 +74,8 @@ def test_without_a_path_the_folder_specs_is_taken(fake, call) -> None:
     result = call("run")
     assert result.exit_code == 2
     assert result.stderr == (
-        "gradverify: nothing to run: name a spec or a folder of specs (without one, ./specs/ is taken)\n"
+        "gradverify: nothing to run: name a spec or a folder of specs (without one, ./specs/ is taken);"
+        " `gradverify init PACKAGE` writes specs\n"
     )
     Path("specs").mkdir()
     assert call("run").exit_code == 0

@@ -48,7 +48,8 @@ def test_paths_that_name_no_spec(folder: Folder) -> None:
     folder.write("wide.yaml", MODULE)
     assert errors("bad.yaml") == ["bad.yaml:1:1: no such file or folder"]  # alike in the ending alone
     assert errors("wade.yaml") == ["wade.yaml:1:1: no such file or folder (did you mean `wide.yaml`?)"]
-    assert errors("empty") == ["empty:1:1: no spec in this folder (specs end in .yaml or .yml)"]
+    hint = "specs end in .yaml or .yml; `gradverify init PACKAGE` writes some"
+    assert errors("empty") == [f"empty:1:1: no spec in this folder ({hint})"]
     assert errors("x.txt") == ["x.txt:1:1: not a spec (specs end in .yaml or .yml)"]
     assert errors("pipe.yaml") == ["pipe.yaml:1:1: not a regular file"]
     assert errors("a\0b") == [r"a\x00b:1:1: no such file or folder"]
