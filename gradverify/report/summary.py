@@ -18,6 +18,7 @@ from gradverify.report.words import counted
 from gradverify.result import BLUNT, CaseResult, Report, Stop, Verdict
 
 _POINT = "- "
+_COMPARES_GRADIENTS = ("gradcheck", "gradgradcheck", "reference")
 
 
 def summary_lines(report: Report, screen: Screen) -> list[Line]:
@@ -50,6 +51,11 @@ def skip_lines(report: Report, screen: Screen, detail: Detail) -> list[Line]:
         f"{counted(number, 'case')} skipped: {reason}{unlisted(whole[reason]) if detail is Detail.NORMAL else ''}"
         for reason, number in reasons.most_common()
         if reason
+    ]
+    uncompared = Counter(reason for case in report.cases if (reason := _why_uncompared(case)))
+    texts += [
+        f"{counted(number, 'case')} passed without a gradient compared; {reason}"
+        for reason, number in uncompared.most_common()
     ]
     return _points(texts, screen)
 
@@ -114,6 +120,14 @@ def _words(cases: Sequence[CaseResult]) -> str:
     drafts = sum(case.draft for case in cases)
     words = ", ".join(f"{counts[verdict]:,} {verdict.value}" for verdict in Verdict if counts[verdict])
     return f"{words} ({counted(drafts, 'draft')})" if drafts else words  # skip comes last
+
+
+def _why_uncompared(case: CaseResult) -> str:
+    """Return why no check of a passing case compared a gradient; "" if one did, or none was to."""
+    comparing = [check for check in case.checks if check.check in _COMPARES_GRADIENTS]
+    if case.verdict is not Verdict.PASS or any(check.verdict is not Verdict.SKIP for check in comparing):
+        return ""
+    return "; ".join(f"{check.check}: {safe(check.message)}" for check in comparing)
 
 
 def _reason(case: CaseResult) -> str:

@@ -9,7 +9,7 @@ from gradverify.report.case_detail import DetailOptions
 from gradverify.report.lines import to_text
 from gradverify.report.screen import Screen
 from gradverify.report.terminal import report_lines
-from gradverify.result import Verdict
+from gradverify.result import CheckResult, Verdict
 
 
 def shown(*limits: float | None, verdict: Verdict = Verdict.PASS) -> str:
@@ -33,3 +33,18 @@ def test_a_limit_of_1e_4_and_less_is_not_mentioned(limit: float | None) -> None:
 
 def test_the_limit_of_a_check_that_fails_is_not_mentioned() -> None:
     assert "may miss" not in shown(0.5, verdict=Verdict.FAIL)
+
+
+def _passing(*checks: CheckResult) -> str:
+    passing = case("a/b", verdict=Verdict.PASS, checks=checks)
+    return to_text(report_lines(report(passing), Screen(width=200), DetailOptions()))
+
+
+def test_a_pass_in_which_no_gradient_was_compared_says_why() -> None:
+    skipped = check(check="reference", verdict=Verdict.SKIP, message="there is no reference")
+    contract = check(check="contract", verdict=Verdict.PASS)
+    assert "- 1 case passed without a gradient compared; reference: there is no reference\n" in _passing(
+        skipped, contract
+    )
+    assert "without a gradient" not in _passing(contract)
+    assert "without a gradient" not in _passing(skipped, check(check="gradcheck", verdict=Verdict.PASS))
