@@ -24,34 +24,47 @@ def explain(name: Name = None) -> ExitCode:
 
     What it means, why it matters, the smallest example and its cure.
     """
-    known = sections()
+    known, columns = sections(), get_terminal_size().columns
     if name is None:
-        say(_listed(known))
+        say(_listed(known, columns))
         return ExitCode.OK
     found = section_of(name, known)
     if found is None:
         close = near(name, known)
         hint = f"did you mean {' or '.join(close)}?" if close else "`gradverify explain` lists what there is"
         raise UsageProblem(f"no code or cause {name!r}: {hint}")
-    say(f"{found.name} — {found.title}\n\n{_wrapped(found.text, get_terminal_size().columns)}\n")
+    say(f"{found.name} — {found.title}\n\n{_wrapped(found.text, columns)}\n")
     return ExitCode.OK
 
 
 def _wrapped(text: str, width: int) -> str:
-    """Return Markdown with its paragraphs wrapped at `width`; code and lists are unchanged."""
+    """Return Markdown with its paragraphs and lists wrapped at `width`; code is unchanged."""
     blocks, code = [], False
     for block in text.split("\n\n"):
         fences = block.count("```")
-        plain = not code and not fences and not block.startswith((" ", "-", "|", "*", "#"))
-        blocks.append(fill(" ".join(block.split()), min(width, _WIDEST)) if plain else block)
+        plain = not code and not fences and not block.startswith((" ", "|", "*", "#"))
+        blocks.append(_filled(block, min(width, _WIDEST)) if plain else block)
         code ^= fences % 2 == 1
     return "\n\n".join(blocks)
 
 
-def _listed(known: Sequence[Section]) -> str:
-    width = max((len(section.name) for section in known), default=0)
+def _filled(block: str, width: int) -> str:
+    """Return a paragraph, or the items of a list, wrapped at `width`."""
+    if not block.startswith("- "):
+        return fill(" ".join(block.split()), width)
+    items = (" ".join(item.split()) for item in f"\n{block}".split("\n- ")[1:])
+    return "\n".join(fill(item, width, initial_indent="- ", subsequent_indent="  ") for item in items)
+
+
+def _listed(known: Sequence[Section], width: int) -> str:
+    names = max((len(section.name) for section in known), default=0)
     groups = [
-        "\n".join([group, *(f"  {section.name:<{width}}  {section.title}" for section in members)])
+        "\n".join([group, *(_row(section, names, width) for section in members)])
         for group, members in groupby(known, key=lambda section: section.group)
     ]
     return "\n\n".join(groups) + "\n"
+
+
+def _row(section: Section, names: int, width: int) -> str:
+    start = f"  {section.name:<{names}}  "
+    return fill(section.title, width, initial_indent=start, subsequent_indent=" " * len(start))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gradverify.baseline.model import NOTHING_KNOWN, Baseline
-from gradverify.case import CASE_DTYPES, DEVICE_KINDS, TorchGradcheck
+from gradverify.case import CASE_DTYPES, DEVICE_KINDS, SHORT_DTYPES, TorchGradcheck
 from gradverify.catalogue import known_checks
 from gradverify.cli.exits import UsageProblem
 from gradverify.cli.files import why_no_folder
@@ -206,6 +206,7 @@ def _each(values: Iterable[str], option: str, known: Sequence[str]) -> None:
 
 
 def _unknown(option: str, value: str, known: Sequence[str]) -> UsageProblem:
-    near = difflib.get_close_matches(value, known, n=1, cutoff=0.7)
+    short = SHORT_DTYPES.get(value, "")
+    near = [short] if short in known else difflib.get_close_matches(value, known, n=1, cutoff=0.7)
     hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
     return UsageProblem(f"{option}: there is no {shlex.quote(value)}; {hint}")

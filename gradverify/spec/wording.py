@@ -8,6 +8,8 @@ from itertools import islice
 from math import isfinite
 from pathlib import PurePath
 
+from gradverify.case import SHORT_DTYPES
+
 _LONGEST = 60  # characters of a value that a message repeats
 _MOST_NAMES = 12  # names that a hint lists
 
@@ -48,7 +50,8 @@ def listed(names: Iterable[str]) -> str:
 
 def meant(name: str, known: Sequence[str]) -> str:
     """Return a hint with the known name that is nearest to `name`, or "" where none is near."""
-    near = get_close_matches(name[:_LONGEST], known, n=1, cutoff=0.6)
+    short = SHORT_DTYPES.get(name, "")
+    near = [short] if short in known else get_close_matches(name[:_LONGEST], known, n=1, cutoff=0.6)
     return f"did you mean `{shortened(near[0])}`?" if near else ""
 
 

@@ -89,7 +89,7 @@ def test_without_a_path_the_folder_specs_is_taken(fake, call) -> None:
         ("--check gradchek", "--check: there is no gradchek; did you mean gradcheck?"),
         (
             "--dtype double",
-            "--dtype: there is no double; known are float16, bfloat16, float32, float64, complex64, complex128",
+            "--dtype: there is no double; did you mean float64?",
         ),
         ("--device gpu", "--device: there is no gpu; known are cpu, cuda, mps, xpu, hpu, mtia"),
         ("--require-device cud", "--require-device: there is no cud; did you mean cuda?"),

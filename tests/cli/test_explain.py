@@ -92,3 +92,11 @@ def test_explain_needs_no_torch() -> None:
     program = "import sys; from gradverify.cli.explain import explain; explain('GV307'); print('torch' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert found.stdout.endswith("False\n")
+
+
+def test_lists_and_titles_are_wrapped_where_the_screen_is_narrow(call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    for words in (["explain"], ["explain", "GV104"]):
+        text = call(*words).stdout
+        assert all(len(row) <= 60 for row in text.splitlines() if not row.startswith("    "))
+    assert "\n- The forward jumps at the point, is not finite around it,\n  is random" in text
