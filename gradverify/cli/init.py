@@ -53,8 +53,8 @@ def init(
     backward run; where that fails, the spec is a draft that says why. Ctrl-C ends the trying: the functions that were
     done have their specs, and the same command goes on with the others.
 
-    Ends with 0 when every function has a spec or a draft, with 2 when there is no such package or nothing in it, and
-    with 130 when it was interrupted.
+    Ends with 0 when every function has a spec or a draft, with 1 when there is a module that is no valid Python, with 2
+    when there is no such package or nothing in it, and with 130 when it was interrupted.
     """
     if why := why_no_folder(output):
         raise UsageProblem(f"-o {output}: {why}")
@@ -73,7 +73,7 @@ def init(
         with interrupts.finishing():
             _show(rows, output, stdout_terminal(ColourWish.NEVER if no_color else ColourWish.AUTO))
     if not interrupts:
-        return ExitCode.OK
+        return ExitCode.UNEXPECTED if finding.unparsed else ExitCode.OK
     verb = "was" if len(rows) == 1 else "were"
     complain(
         f"interrupted: {len(rows):,} of {counted(len(plan), 'function')} {verb} done;"
@@ -98,7 +98,7 @@ def _found(packages: list[str], opened: Engine, interrupts: Interrupts) -> Findi
             finding = engine.find(packages, opened, interrupts, lambda done, of: count("modules read", done, of))
     except KeyboardInterrupt:
         return None
-    _tell_unread(finding)
+    tell_unread(finding)
     if not finding.functions:
         raise UsageProblem(nothing_found(packages, finding))
     return finding
@@ -111,12 +111,13 @@ def _show(rows: list[AuthoredRow], output: Path, terminal: Terminal) -> None:
     complain(f"{authored_total(rows)}; verify them with `gradverify run {shlex.quote(f'{output.as_posix()}/')}`")
 
 
-def _tell_unread(finding: Finding) -> None:
+def tell_unread(finding: Finding) -> None:
     """Say which modules could not be imported, except those whose functions say so themselves."""
     said = {found.module for found in finding.functions}
     unsaid = [(module, why) for module, why in finding.unread if module not in said]
     for module, why in unsaid[:_UNREAD]:
-        complain(f"{' '.join(why.split())}; its text was read instead" if module.shown in why else why)
+        instead = "its functions are not known" if module in finding.unparsed else "its text was read instead"
+        complain(f"{' '.join(why.split())}; {instead}" if module.shown in why else why)
     if len(unsaid) > _UNREAD:
         complain(f"{counted(len(unsaid) - _UNREAD, 'more module')} could not be imported, and were read instead")
 

@@ -11,7 +11,7 @@ from gradverify.cli import engine
 from gradverify.cli.counting import counting
 from gradverify.cli.exits import ExitCode, UsageProblem
 from gradverify.cli.gather import DEFAULT_FOLDER, specs_in
-from gradverify.cli.init import nothing_found
+from gradverify.cli.init import nothing_found, tell_unread
 from gradverify.cli.project import project_defaults
 from gradverify.cli.terminal import complain, print_problems, say
 from gradverify.report.safe import safe
@@ -23,11 +23,12 @@ from gradverify.run.options import EngineOptions
 def list_missing(packages: list[str], paths: Sequence[Path] | None) -> ExitCode:
     """Print the functions of packages and paths that no spec in other paths names; UNEXPECTED if there is one.
 
-    If no paths are named, there need not be any spec yet.
+    So too if a module is no valid Python. If no paths are named, there need not be any spec yet.
     """
     specs = _specs(paths)
     with held_interrupts() as interrupts, engine.opened(EngineOptions()) as opened, counting() as count:
         finding = engine.find(packages, opened, interrupts, lambda done, of: count("modules read", done, of))
+    tell_unread(finding)
     if not finding.functions:
         raise UsageProblem(nothing_found(packages, finding))
     absent = engine.missing(finding, specs)
@@ -38,7 +39,7 @@ def list_missing(packages: list[str], paths: Sequence[Path] | None) -> ExitCode:
         complain(f"{len(absent):,} of {total} in no spec; `{command}` writes specs for them")
         return ExitCode.UNEXPECTED
     complain(f"{total}, each named by a spec")
-    return ExitCode.OK
+    return ExitCode.UNEXPECTED if finding.unparsed else ExitCode.OK
 
 
 def _specs(paths: Sequence[Path] | None) -> Sequence[Any]:

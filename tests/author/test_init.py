@@ -98,6 +98,15 @@ def test_missing_needs_no_spec_yet(commands: Commands, folder: Path) -> None:
         (folder / "specs").mkdir(exist_ok=True)
 
 
+def test_a_module_that_is_no_python_is_told_and_ends_with_1(commands: Commands, folder: Path) -> None:
+    (folder / "broken.py").write_text(f"{OPS}\ndef f(:\n", encoding="utf-8")
+    for words in (("init", "ops.py", "broken.py"), ("list", "--missing", "ops.py", "--missing", "broken.py")):
+        made = commands(*words)
+        assert made.returncode == 1
+        assert "raised SyntaxError: " in made.stderr
+        assert "; its functions are not known\n" in made.stderr
+
+
 def test_names_with_blanks_stand_in_quotes_where_they_are_part_of_a_command(commands: Commands, folder: Path) -> None:
     (folder / "ops.py").rename(folder / "my ops.py")
     before = commands("list", "--missing", "my ops.py", "other.yaml")

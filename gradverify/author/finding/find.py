@@ -45,6 +45,7 @@ def find(
         functions=tuple(sorted(functions, key=lambda found: (order[found.module.path], found.line))),
         modules=len(modules),
         unread=tuple((module, unread[module.path]) for module in asked if module.path in unread),
+        unparsed=tuple(module for module in asked if module.path in unread and texts[module.path].tree is None),
         seconds=tuple((path, each.seconds) for path, each in imported.items()),
     )
 

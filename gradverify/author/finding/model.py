@@ -61,6 +61,7 @@ class Finding:
     functions: tuple[Found, ...]  # by module, each once
     modules: int  # that were looked into
     unread: tuple[tuple[Module, str], ...] = ()  # modules that could not be imported, with the reason
+    unparsed: tuple[Module, ...] = ()  # those of them whose text is no Python either: their functions are not known
     seconds: tuple[tuple[str, float], ...] = ()  # that importing took, by the module's path
 
 
