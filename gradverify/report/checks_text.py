@@ -64,7 +64,9 @@ def check_cost(check: CheckResult) -> str:
         bar = f" with error bars up to {numbers.at_least(check.max_error_bar, 1)}" if check.max_error_bar else ""
         parts.append(f"largest error {numbers.compact(check.max_error, 2)}{bar}")
     if check.detection_limit is not None:
-        parts.append(f"detects a relative error of {numbers.at_least(check.detection_limit, 1)}")
+        limit = numbers.at_least(check.detection_limit, 1)
+        misses = check.detection_limit > 1
+        parts.append("may miss any error of some entries" if misses else f"detects a relative error of {limit}")
     calls = check.evaluations
     if calls.forward or calls.backward:
         parts.append(f"{calls.forward:,} forward and {counted(calls.backward, 'backward call')}")

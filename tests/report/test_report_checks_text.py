@@ -8,11 +8,19 @@ from gradverify.report.checks_text import check_cost, second_opinion
 from gradverify.result import AgreesWith, CheckResult, Method, TorchDerivative, Verdict
 
 
-def test_random_sums_say_nothing_of_single_entries() -> None:
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [
+        (1e-5, "detects a relative error of 1e-5"),
+        (1.0, "detects a relative error of 1"),
+        (2e27, "may miss any error of some entries"),
+    ],
+)
+def test_random_sums_say_nothing_of_single_entries(limit: float, said: str) -> None:
     probed = CheckResult(
-        check="gradcheck", verdict=Verdict.PASS, method=Method.PROBED, entries=10**7, detection_limit=1e-5
+        check="gradcheck", verdict=Verdict.PASS, method=Method.PROBED, entries=10**7, detection_limit=limit
     )
-    assert check_cost(probed) == "probed, detects a relative error of 1e-5"
+    assert check_cost(probed) == f"probed, {said}"
 
 
 def test_the_largest_error_is_said_where_entries_were_judged() -> None:
