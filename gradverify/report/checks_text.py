@@ -11,7 +11,9 @@ from gradverify.report.words import badge_of, counted
 from gradverify.result import AgreesWith, CheckResult, Method, Verdict
 
 _GAP: Span = span("  ")
-_HIDDEN = ": a part of the forward may be hidden from autograd, as by a detach"
+_HIDDEN = (
+    ": a part of the forward may be hidden from autograd, as by a detach, or rounding in low precision is alike in both"
+)
 
 
 def each_check(checks: Sequence[CheckResult], glyphs: Glyphs) -> list[Line]:

@@ -41,7 +41,8 @@ def test_the_largest_error_is_said_where_entries_were_judged() -> None:
         (
             TorchDerivative(agrees_with=AgreesWith.ANALYTIC, entries=1, difference=0.0),
             "torch's own derivative of the forward agrees with analytic in the worst entry, exactly:"
-            " a part of the forward may be hidden from autograd, as by a detach",
+            " a part of the forward may be hidden from autograd, as by a detach, or rounding in low precision is alike"
+            " in both",
         ),
     ],
 )
