@@ -117,15 +117,20 @@ def _up_to_low_precision(context: JudgingContext, chosen: Tensor, judged: Judged
     if not any_set(wrong):
         return judged
     groups, claimed, numeric = _group_rows(context, chosen, wrong), context.claimed[chosen], judged.numeric
-    points = [
-        torch.zeros_like(context.sampled.point),
-        *_opposite_displacements(context, [INPUT_EPS * context.sampled.eps] * NEARBY_POINTS),
-    ]
     in_double = replace(context.backward, problem=context.sampled.problem)
-    in_float64 = _entries(context, chosen, in_double, groups, points)
-    in_own_dtype = _entries(context, chosen, context.backward, groups, points)
-    differences = in_own_dtype - torch.where(in_float64.isnan(), 0.0, in_float64)
+
+    def at(moves: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        """Return the entries in float64, and by how much those in backward's own dtypes differ."""
+        wide, own = (_entries(context, chosen, each, groups, moves) for each in (in_double, context.backward))
+        return wide, own - torch.where(wide.isnan(), 0.0, wide)
+
+    in_float64, differences = at([torch.zeros_like(context.sampled.point)])
     right = wrong & ((in_float64[0] - numeric).abs() <= BAR_FACTOR * judged.bar + _RIGHT * numeric.abs())
+    wrong_in_float64 = (judged.error > CLEARLY_ABOVE * differences[0].abs()) & in_float64[0].isfinite() & ~right
+    if not any_set(wrong & ~wrong_in_float64 & (groups.group_of >= 0)):
+        return judged
+    nearby = at(_opposite_displacements(context, [INPUT_EPS * context.sampled.eps] * NEARBY_POINTS))
+    in_float64, differences = (torch.cat(both) for both in zip((in_float64, differences), nearby, strict=True))
     small = right & (judged.error <= small_error(context.sampled.eps, context.claimed))
     if any_set(small):
         units = (judged.error * (_EPS / context.sampled.eps)).masked_fill(~small, torch.inf)
