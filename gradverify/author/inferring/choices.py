@@ -80,8 +80,8 @@ def choices_of(subject: Subject, base: Shape, table: Mapping[str, int]) -> list[
         for kind, cost in kinds_of(subject).items():
             found += (Choice(cost=cost + more, value=value) for more, value in _values(kind, subject, base, table))
         if default is None:
-            found = [each for each in found if each.value is not None]
-            found.append(Choice(cost=2, value=LEFT_OUT))
+            kept = Choice(cost=2 if subject.has_gradient else 0, value=LEFT_OUT)  # a bias is better given, a mask not
+            found = [kept, *(each for each in found if each.value is not None)]
     found.sort(key=lambda choice: choice.cost)
     return found
 
