@@ -49,6 +49,8 @@ def missing_summand(seen: BlockEntries) -> Diagnosis | None:
 
 def _summands(seen: BlockEntries) -> Iterator[tuple[Tensor, str]]:
     """Yield patterns (m, n) of which the error may be a multiple, each with the name of its tensor."""
+    if int(seen.wrong.sum()) < _MIN_ENTRIES:
+        return
     yield torch.ones_like(seen.numeric) * seen.wrong, ""
     of_single_output = total(seen.block.of.shape) == 1
     if of_single_output or is_elementwise(seen):
@@ -60,10 +62,12 @@ def _summands(seen: BlockEntries) -> Iterator[tuple[Tensor, str]]:
 def _summands_by_line(seen: BlockEntries, axis: Axis) -> Iterator[tuple[Tensor, str, str]]:
     """Yield patterns (m, n) that lines along an axis may be multiples of, each with its tensor's name and dimensions.
 
-    A tensor has to vary over the wrong entries of each line; otherwise one multiple fits by chance.
+    A tensor has to vary over the wrong entries of each line, and these must not be few; otherwise one multiple fits by
+    chance.
     """
-    wrong_lines = seen.wrong.any(axis.value)
-    if int(wrong_lines.sum()) < 2:
+    count = seen.wrong.sum(axis.value)
+    wrong_lines = count > 0
+    if int(wrong_lines.sum()) < 2 or bool((count < _MIN_ENTRIES)[wrong_lines].any()):
         return
     yield torch.ones_like(seen.numeric), "", ""
     for tensor in seen.tensors_along(axis):
@@ -77,13 +81,12 @@ def _summands_by_line(seen: BlockEntries, axis: Axis) -> Iterator[tuple[Tensor, 
 def _multiple(seen: BlockEntries, pattern: Tensor, across: tuple[int, ...]) -> Tensor | None:
     """Return the error (m, n) fitted by multiples of a pattern (m, n), one in each line across these dimensions.
 
-    Returns None if the fit is not exact in all wrong entries, if a line has few, or if the pattern is zero in one. So
-    too if the numeric entries are multiples as well, because then any factor in each line would fit.
+    Returns None if the fit is not exact in all wrong entries, or if the pattern is zero in one. So too if the numeric
+    entries are multiples as well, because then any factor in each line would fit.
     """
     error = (seen.claimed - seen.numeric).masked_fill(~seen.wrong, 0.0)
     expected = pattern.masked_fill(~seen.wrong, 0.0)
-    count = seen.wrong.sum(across)
-    if bool((expected == 0)[seen.wrong].any()) or bool(((count > 0) & (count < _MIN_ENTRIES)).any()):
+    if bool((expected == 0)[seen.wrong].any()):
         return None
     size = expected.square().sum(across, keepdim=True).clamp(min=_TINY)
     of_error, of_numeric = (
