@@ -27,6 +27,7 @@ from gradverify.core.decide.comparison import Comparison, Entries
 from gradverify.core.decide.context import Reconsider
 from gradverify.core.decide.verdict import ACCEPTED, WRONG, Code
 from gradverify.core.forward.repeatable import Repeatable
+from gradverify.core.forward.sampler import is_double
 from gradverify.core.jacobians import Investigation, investigate
 from gradverify.core.model.coordinates import Named, blocks
 from gradverify.core.model.problem import Problem
@@ -204,7 +205,12 @@ def _is_zero(values: Tensor) -> bool:
 
 
 def _finding(question: Question, found: Investigation, group: Entries) -> Finding:
-    finding = finding_of(group, question.series, missing=found.backward.missing[group.wrt.tensor])
+    narrow = (
+        ""
+        if is_double(found.sampled)
+        else ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in found.sampled.dtypes))
+    )
+    finding = finding_of(group, question.series, missing=found.backward.missing[group.wrt.tensor], narrow=narrow)
     if group.code is Code.NOT_A_SUBGRADIENT:
         return replace(
             finding, message=f"{finding.message}: {along(group, found.comparison.wrong_directions, found.sampled)}"

@@ -23,8 +23,11 @@ _UNJUDGED = {
 }
 
 
-def finding_of(group: Entries, series: int, *, missing: bool) -> Finding:
-    """Return the finding for a group of entries with one verdict; `series` is 100 or 200."""
+def finding_of(group: Entries, series: int, *, missing: bool, narrow: str = "") -> Finding:
+    """Return the finding for a group of entries with one verdict; `series` is 100 or 200.
+
+    `narrow` names the dtypes of a forward that is sampled in low precision.
+    """
     code, verdict = _code(group, missing=missing)
     elements = _elements(group)
     if group.code is Code.UNFINISHED:  # of the others, nothing is known
@@ -34,7 +37,7 @@ def finding_of(group: Entries, series: int, *, missing: bool) -> Finding:
         verdict=verdict,
         of=group.of.name,
         wrt=group.wrt.name,
-        message=_message(group, elements[0], series, code),
+        message=_message(group, elements[0], series, code, narrow),
         total=len(elements) if group.code is Code.UNFINISHED else group.total,
         elements=elements,
     )
@@ -175,7 +178,7 @@ def _code(group: Entries, *, missing: bool) -> tuple[int, Verdict]:
     return 1, Verdict.FAIL
 
 
-def _message(group: Entries, worst: Element, series: int, code: int) -> str:
+def _message(group: Entries, worst: Element, series: int, code: int, narrow: str) -> str:
     block = f"d {group.of.name} / d {group.wrt.name}"
     place = f"{group.of.name}{index_text(worst.output_index)} by {group.wrt.name}{index_text(worst.input_index)}"
     wrong = group.code is Code.MISMATCH
@@ -184,6 +187,7 @@ def _message(group: Entries, worst: Element, series: int, code: int) -> str:
     )
     found = f"backward says {numbers[0]}, differences say {numbers[1]} ± {_bar(worst.error_bar)}"
     count = f"{entries_text(group.total)} of {block}"
+    where = f" in {narrow}, where a `reference` shows more" if narrow else ""
     if code == 2 and series == 200:
         by = group.wrt.name
         return f"the derivative of backward by {by} is silently zero, but {group.of.name} depends on it in {count}"
@@ -205,7 +209,7 @@ def _message(group: Entries, worst: Element, series: int, code: int) -> str:
             f" same input ({place})"
         ),
         Code.UNFINISHED: f"{place} differs so far, but time ran out before this was confirmed: {found}",
-        Code.UNDETERMINED: f"{count} undetermined: {_why_open(worst)} ({place}: {found})",
+        Code.UNDETERMINED: f"{count} undetermined{where}: {_why_open(worst)} ({place}: {found})",
     }
     return reasons[group.code]
 

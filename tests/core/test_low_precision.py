@@ -298,3 +298,13 @@ def test_forward_that_draws_other_numbers_in_float64_is_sampled_in_its_own_dtype
         result = gradcheck(Gumbel.apply, normal(3, 4, scale=10.0, seed=seed, dtype=torch.float32))
         assert result.verdict is not Verdict.FAIL
         assert "float64" not in result.message
+
+
+def test_undetermined_entries_of_low_precision_point_to_a_reference() -> None:
+    def only_bfloat16(x: Tensor) -> Tensor:
+        assert x.dtype == torch.bfloat16
+        return 0.75 * x.exp()
+
+    result = gradcheck(only_bfloat16, normal(12, dtype=torch.bfloat16))
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert "undetermined in bfloat16, where a `reference` shows more: " in result.findings[0].message
