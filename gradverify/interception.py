@@ -141,14 +141,14 @@ class CastTrace(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 class DrawTrace(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Dispatch mode that records the random numbers that torch draws, as float64 tensors; not those of custom kernels.
+    """Dispatch mode that appends the random numbers that torch draws, in float64, to a list.
 
-    An operation that draws inside, as dropout, counts with its results.
+    Of an operation that draws inside, as a fused dropout, its results count; of a custom kernel nothing is seen.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, draws: list[Tensor]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.draws: list[Tensor] = []
+        self.draws = draws
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -158,7 +158,8 @@ class DrawTrace(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         if torch.Tag.nondeterministic_seeded in func.tags:
-            self.draws += [each.detach().double() for each in tree_leaves(result) if isinstance(each, Tensor)]
+            drawn = [each.detach() for each in tree_leaves(result) if isinstance(each, Tensor)]
+            self.draws += [each.to(torch.float64, copy=True) for each in drawn]  # they may be changed in place
         return result
 
 

@@ -119,7 +119,7 @@ def tell_unread(finding: Finding) -> None:
         instead = "its functions are not known" if module in finding.unparsed else "its text was read instead"
         complain(f"{' '.join(why.split())}; {instead}" if module.shown in why else why)
     if len(unsaid) > _UNREAD:
-        complain(f"{counted(len(unsaid) - _UNREAD, 'more module')} could not be imported, and were read instead")
+        complain(f"{counted(len(unsaid) - _UNREAD, 'more module')} could not be imported")
 
 
 def _write(authored: Authored) -> AuthoredRow:

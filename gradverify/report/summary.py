@@ -18,7 +18,7 @@ from gradverify.report.words import counted
 from gradverify.result import BLUNT, CaseResult, Report, Stop, Verdict
 
 _POINT = "- "
-_COMPARES_GRADIENTS = ("gradcheck", "gradgradcheck", "reference")
+_COMPARES_GRADIENTS = ("gradcheck", "gradgradcheck", "reference", "forward_ad", "precision", "parity")
 
 
 def summary_lines(report: Report, screen: Screen) -> list[Line]:

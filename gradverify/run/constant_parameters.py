@@ -25,6 +25,9 @@ from gradverify.sampling.draw import draw
 _NAMED = 3  # parameters of one value that are named, at most
 _DRAWN = "parameters that held one value were drawn around it"
 _DRAWN_BESIDE_ZEROS = "parameters that held zeros and one other value were drawn around them"
+_KEPT_BESIDE_ZEROS = (
+    "parameters that hold zeros and one other value are judged as they are, since forward does not accept others"
+)
 _KEPT = "parameters that hold one value everywhere are judged as they are, since forward does not accept others"
 Number = float | complex
 Forward = Callable[[Mapping[str, Tensor]], Sequence[Tensor]]
@@ -35,9 +38,9 @@ def drawn_around(
 ) -> tuple[dict[str, Tensor], str]:
     """Return the parameters with others in place of those that hold one value, and a note that names these, or "".
 
-    So for those that hold zeros besides. Those that do not require grad stay, and those that `forward` does not accept
-    otherwise: it raises, or its outputs are finite only at the given ones. Random values depend only on `key`, `seed`
-    and the name of the parameter.
+    Those that hold zeros and one other value are replaced too. Those that do not require grad stay, and those that
+    `forward` does not accept otherwise: it raises, or its outputs are finite only at the given ones. Random values
+    depend only on `key`, `seed` and the name of the parameter.
     """
     constants = {name: constant for name, value in parameters.items() if (constant := _constant(value)) is not None}
     beside_zeros = {name for name, constant in constants.items() if constant and bool((parameters[name] == 0).any())}
@@ -47,8 +50,9 @@ def drawn_around(
         (_DRAWN, "around ", drawn.keys() - beside_zeros),
         (_DRAWN_BESIDE_ZEROS, "around 0 and ", drawn.keys() & beside_zeros),
         (_KEPT, "= ", constants.keys() - drawn.keys() - beside_zeros),
+        (_KEPT_BESIDE_ZEROS, "= 0 and ", beside_zeros - drawn.keys()),
     )
-    notes = [f"{says}: {_by_value(constants, names, before)}" for says, before, names in told if names]
+    notes = [f"{says}: {_listed(constants, names, before)}" for says, before, names in told if names]
     return {**parameters, **drawn}, "; ".join(notes)
 
 
@@ -119,9 +123,9 @@ def _is_finite(values: Tensor) -> bool:
 
 
 def _constant(value: Tensor) -> Number | None:
-    """Return the finite number that every entry of a differentiated tensor is that is not 0, None if there is none.
+    """Return the finite number that all entries of a differentiated tensor hold, apart from zeros; None if none is.
 
-    It is 0 if all entries are.
+    It is 0 if all of them are zero.
     """
     if not value.requires_grad or not value.numel() or value.is_meta or is_special(value):
         return None
@@ -155,7 +159,7 @@ def _named(names: Sequence[str]) -> str:
     return f"{', '.join(names[:_NAMED])}{more}"
 
 
-def _by_value(constants: Mapping[str, Number], names: Set[str], before: str) -> str:
+def _listed(constants: Mapping[str, Number], names: Set[str], before: str) -> str:
     """Return the names with the value that each parameter held, in the order of the constants."""
     groups: dict[str, list[str]] = {}
     for name, constant in constants.items():

@@ -44,6 +44,17 @@ def square(factor: float) -> Any:
 VALUES = [0.5, -1.0, 2.0]
 
 
+@dataclass(eq=False)
+class Node:
+    value: Tensor | None = None
+    above: Node | None = None
+
+
+@dataclass
+class Keyed(dict[str, Tensor]):
+    size: int = 3
+
+
 @pytest.mark.parametrize(("factor", "verdict"), [(1.0, Verdict.PASS), (1.5, Verdict.FAIL)])
 @pytest.mark.parametrize(
     ("inside", "name"),
@@ -78,3 +89,29 @@ def test_input_inside_a_container_is_judged(
     result = gradcheck(lambda x, y: 2 * x + square(factor)(taken(y)), double(VALUES), inside(double(VALUES)))
     assert result.verdict is verdict
     assert [finding.wrt for finding in result.findings] == [name] * (verdict is Verdict.FAIL)
+
+
+def test_a_dataclass_may_lead_back_to_itself() -> None:
+    node = Node(value=double(VALUES))
+    node.above = node
+    result = gradcheck(lambda x, y: x * square(1.5)(y.value), double(VALUES), node)
+    assert result.verdict is Verdict.FAIL
+    assert "y.value" in {finding.wrt for finding in result.findings}
+
+
+def test_a_dataclass_without_tensors_is_passed_as_it_is() -> None:
+    config = Node()
+    factors = {config: 2.0}
+    assert gradcheck(lambda x, y: factors[y] * x, double(VALUES), config).verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(1.0, Verdict.PASS), (1.5, Verdict.FAIL)])
+def test_a_dict_that_is_a_dataclass_is_a_dict(factor: float, verdict: Verdict) -> None:
+    def keyed(tensor: Tensor) -> Keyed:
+        found = Keyed()
+        found["y"] = tensor
+        return found
+
+    assert gradcheck(lambda x: keyed(square(factor)(x)), double(VALUES)).verdict is verdict
+    given = keyed(double(VALUES))
+    assert gradcheck(lambda x, y: x + square(factor)(y["y"]), double(VALUES), given).verdict is verdict

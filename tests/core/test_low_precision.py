@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.nn.functional import batch_norm, gelu, layer_norm
+from torch.nn.functional import batch_norm, dropout, gelu, layer_norm
 
 from gradverify.result import Verdict
 from tests.core.support import claimed, gradcheck, gradgradcheck, normal, with_backward, with_scaled_gradient
@@ -308,3 +308,25 @@ def test_undetermined_entries_of_low_precision_point_to_a_reference() -> None:
     result = gradcheck(only_bfloat16, normal(12, dtype=torch.bfloat16))
     assert result.verdict is Verdict.INCONCLUSIVE
     assert "undetermined in bfloat16, where a `reference` shows more: " in result.findings[0].message
+
+
+@pytest.mark.parametrize("dtype", LOW_PRECISION)
+@pytest.mark.parametrize(("factor", "verdict"), [(1.0, Verdict.PASS), (1.3, Verdict.FAIL)])
+def test_dropout_that_draws_the_same_mask_in_float64_is_sampled_there(
+    dtype: torch.dtype, factor: float, verdict: Verdict
+) -> None:
+    dropped = with_scaled_gradient(lambda x: dropout(x.sin(), 0.3), factor)
+    result = gradcheck(dropped, normal(12, dtype=dtype))
+    assert result.verdict is verdict
+    assert "the same numbers in float64" in result.message
+
+
+@pytest.mark.parametrize("factor", [0.5, 1.3, 2.0])
+def test_quick_variation_of_a_forward_that_rejects_float64_is_no_stair(factor: float) -> None:
+    def only_float32(x: Tensor) -> Tensor:
+        assert x.dtype == torch.float32
+        return (20 * x).sin()
+
+    for seed in range(4):
+        wrong = claimed(only_float32, lambda x: 20 * factor * (20 * x).cos())
+        assert gradcheck(wrong, normal(1, seed=seed, scale=2.0, dtype=torch.float32)).verdict is Verdict.FAIL

@@ -92,10 +92,14 @@ def judging_context(
 
 
 def _rounding_bounds(measured: MeasuredProblem) -> tuple[Callable[[], Tensor], ...]:
-    """Return `JudgingContext.rounding_bounds`; in a dtype without digits for more noise, the height of its stairs."""
+    """Return `JudgingContext.rounding_bounds`.
+
+    Of a forward that takes low precision only, it is the height of its stairs, as far as rounding explains them: noise
+    that is added to such numbers is lost at once.
+    """
     sampled = measured.sampled
     if not is_double(sampled):
-        return (cache(lambda: with_stairs(measured.noise, sampled, measured.lengths).level),)
+        return (cache(lambda: with_stairs(measured.noise, sampled, measured.lengths).rounding),)
     return tuple(cache(partial(rounding_on_the_way, sampled, measure)) for measure in (*BOUNDS, amplification))
 
 
