@@ -99,10 +99,10 @@ def test_a_dataclass_may_lead_back_to_itself() -> None:
     assert "y.value" in {finding.wrt for finding in result.findings}
 
 
-def test_a_dataclass_without_tensors_is_passed_as_it_is() -> None:
-    config = Node()
-    factors = {config: 2.0}
-    assert gradcheck(lambda x, y: factors[y] * x, double(VALUES), config).verdict is Verdict.PASS
+@pytest.mark.parametrize("config", [Node(), Keyed()], ids=["dataclass", "dict of its own class"])
+def test_an_object_without_tensors_is_passed_as_it_is(config: Any) -> None:
+    factors = {id(config): 2.0}
+    assert gradcheck(lambda x, y: factors[id(y)] * x, double(VALUES), config).verdict is Verdict.PASS
 
 
 @pytest.mark.parametrize(("factor", "verdict"), [(1.0, Verdict.PASS), (1.5, Verdict.FAIL)])

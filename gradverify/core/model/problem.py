@@ -240,7 +240,7 @@ def map_tensors(value: Any, change: Callable[[Tensor], Tensor], above: Mapping[i
         return type(value)(map_tensors(entry, change, above) for entry in value)
     if type(value) is dict:
         return {key: map_tensors(entry, change, above) for key, entry in value.items()}
-    if isinstance(value, MutableMapping):
+    if isinstance(value, MutableMapping) and named_tensors("", value):
         changed = copy.copy(value)
         for key, entry in value.items():
             changed[key] = map_tensors(entry, change, above)
