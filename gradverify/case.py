@@ -15,9 +15,17 @@ DEFAULT_CHECKS = ("gradcheck", "gradgradcheck", "contract")
 DEFAULT_CHECKS_WITH_REFERENCE = ("reference", "contract")  # of a spec that names a reference
 DIFFERENCES_WITH_REFERENCE = "gradcheck"  # asked for beside them in float64 and complex128
 CASE_DTYPES = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
-# Other names that people give to dtypes.
-_SHORT_NAMES = "half=float16 fp16=float16 bf16=bfloat16 float=float32 fp32=float32 double=float64 fp64=float64"
-SHORT_DTYPES = dict(pair.split("=") for pair in f"{_SHORT_NAMES} int=int32 long=int64".split())
+SHORT_DTYPES = {  # other names that people give to dtypes
+    "half": "float16",
+    "fp16": "float16",
+    "bf16": "bfloat16",
+    "float": "float32",
+    "fp32": "float32",
+    "double": "float64",
+    "fp64": "float64",
+    "int": "int32",
+    "long": "int64",
+}
 DEVICE_KINDS = ("cpu", "cuda", "mps", "xpu", "hpu", "mtia")  # each may carry an index, as cuda:1
 DEFAULT_DTYPES = ("float64",)
 DEFAULT_DEVICES = ("cpu",)

@@ -1,4 +1,4 @@
-"""Interception of torch in user code: Functions run as plain code, casts are recorded, `.data` is refused.
+"""Interception of torch in user code: Functions run as plain code, casts and draws are recorded, `.data` is refused.
 
 Without the backward of hand-written `torch.autograd.Function`s, torch can do what a Function prevents: differentiate
 the forward itself, or evaluate it at many points at once under `torch.vmap`.

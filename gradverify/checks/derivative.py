@@ -205,11 +205,9 @@ def _is_zero(values: Tensor) -> bool:
 
 
 def _finding(question: Question, found: Investigation, group: Entries) -> Finding:
-    narrow = (
-        ""
-        if is_double(found.sampled)
-        else ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in found.sampled.dtypes))
-    )
+    is_random = found.sampled.problem.seed is not None  # then a reference draws other numbers
+    dtypes = () if is_double(found.sampled) or is_random else found.sampled.dtypes
+    narrow = ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in dtypes))
     finding = finding_of(group, question.series, missing=found.backward.missing[group.wrt.tensor], narrow=narrow)
     if group.code is Code.NOT_A_SUBGRADIENT:
         return replace(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gradverify.result import Verdict
-from tests.core.support import double, gradcheck
+from tests.core.support import double, gradcheck, with_scaled_gradient
 
 
 @dataclass(frozen=True)
@@ -24,21 +25,9 @@ class Pair(NamedTuple):
     second: Tensor | None = None
 
 
-def square(factor: float) -> Any:
-    """Return the apply of a square whose gradient is `factor` times the right one."""
-
-    class Square(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, x: Tensor) -> Tensor:
-            ctx.save_for_backward(x)
-            return x * x
-
-        @staticmethod
-        def backward(ctx: Any, cotangent: Tensor) -> Tensor:
-            (x,) = ctx.saved_tensors
-            return 2 * factor * cotangent * x
-
-    return Square.apply
+def square(factor: float) -> Callable[[Tensor], Tensor]:
+    """Return a square whose gradient is `factor` times the right one."""
+    return with_scaled_gradient(torch.square, factor)
 
 
 VALUES = [0.5, -1.0, 2.0]

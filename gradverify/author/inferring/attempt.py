@@ -53,31 +53,24 @@ def attempt(
 
     What runs at one draw only is not legal: boundaries of random bits may happen to be sorted.
     """
+    try:
+        case = _case(question, inputs, dims, dtype)
+    except BadValueError as error:
+        return Tried(ran=False, why=f"gradverify refused: {error}")
     for seed in _SEEDS:
-        found = _at_seed(question, function, inputs, dims, dtype, limit, seed)
+        found = _called(replace(case, seed=seed), function, limit)
         if not found.ran:
             break
     return found
 
 
-def _at_seed(
-    question: Question,
-    function: Any,
-    inputs: Mapping[str, Any],
-    dims: Mapping[str, int],
-    dtype: str,
-    limit: Deadline,
-    seed: int,
-) -> Tried:
+def _called(case: Case, function: Any, limit: Deadline) -> Tried:
     try:
-        case = replace(_case(question, inputs, dims, dtype), seed=seed)
         seed_everything(case.draw_key, case.seed)
         problem = replace(build(case, function), deadline=limit)
         return _differentiated(problem)
     except KeyboardInterrupt:
         raise
-    except BadValueError as error:
-        return Tried(ran=False, why=f"gradverify refused: {error}")
     except EvaluationError as error:
         return Tried(ran=False, why=f"{error.stage} raised {_text(error.original)}")
     except (GradverifyError, LoadError) as error:

@@ -38,7 +38,8 @@ class VectorisationState:
     ways: list[str] = field(default_factory=lambda: ["batch", "vmap", "batch in part"])  # that have not failed yet
     calls: int = 0  # calls of many points so far
     shares_calls: bool = False  # True once an evaluation of many points took one call
-    # Largest difference from single calls in unit roundoffs, by way and by test; infinite if it was more than rounding.
+    # Largest difference from single calls in unit roundoffs, by way and by test, and between two single calls; infinite
+    # if it was more than rounding.
     differences: dict[str, float] = field(default_factory=dict)
     known: tuple[Tensor, Tensor] | None = None  # two test points, and their outputs
 
