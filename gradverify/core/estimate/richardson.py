@@ -17,6 +17,7 @@ from torch import Tensor
 
 from gradverify.core.estimate.samples import NOISE_FACTOR, Estimate, Steps
 from gradverify.core.forward.sampler import Sampler
+from gradverify.core.model.limits import weighted_sums
 from gradverify.core.model.magnitudes import LengthScales
 from gradverify.core.tuning import CLEARLY_ABOVE
 
@@ -80,8 +81,7 @@ class StencilPolynomial:
 
 def polynomial_through(samples: Tensor) -> StencilPolynomial:
     """Return the polynomials through the samples (6, m), which are relative to the outputs at the point."""
-    weights = _weights().to(samples.device)
-    terms = (weights @ samples.flatten(1)).view(len(weights), *samples.shape[1:])
+    terms = weighted_sums(_weights(), samples.flatten(1)).view(len(_weights()), *samples.shape[1:])
     return StencilPolynomial(coefficients=terms[:-2], shift=terms[-2])
 
 

@@ -24,7 +24,7 @@ from torch import Tensor
 from gradverify.core.forward.batching import on_line
 from gradverify.core.forward.sampler import Sampler, outputs_near
 from gradverify.core.model.generators import random_magnitudes, random_magnitudes_from
-from gradverify.core.model.limits import portions
+from gradverify.core.model.limits import portions, weighted_sums
 from gradverify.core.model.magnitudes import TINY, LengthScales, all_set, any_set, finite_size
 from gradverify.core.tuning import CLEARLY_ABOVE, NEARBY_POINTS
 
@@ -216,8 +216,8 @@ def _from_differences(samples: Tensor) -> Tensor:
     """Return the smallest noise estimate of the difference orders, from samples (points, m); (m,)."""
     differences = samples[1:] - samples[0]
     size = differences.abs().amax(dim=0).clamp_(min=TINY)  # differences are scaled, since their squares may underflow
-    squares = (_weights().to(differences.device) @ differences.div_(size)).square_()
-    return (_means().to(differences.device) @ squares).amin(dim=0).sqrt_().mul_(size)
+    squares = weighted_sums(_weights(), differences.div_(size)).square_()
+    return weighted_sums(_means(), squares).amin(dim=0).sqrt_().mul_(size)
 
 
 @cache
