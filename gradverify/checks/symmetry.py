@@ -15,6 +15,7 @@ from gradverify.core.forward.repeatable import Repeatable
 from gradverify.core.forward.sampler import Sampler
 from gradverify.core.jacobians import Investigation
 from gradverify.core.model.generators import random_magnitudes_from
+from gradverify.core.model.limits import weighted_sums
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding, Verdict
 
@@ -34,8 +35,8 @@ def asymmetric(first: Repeatable, second: Investigation, seed: int) -> Iterator[
         along = _products(second, directions)
     except EvaluationError:
         return
-    size, products = directions.abs(), directions @ along.value.T
-    bars, terms = size @ along.bar.T, size @ along.value.abs().T
+    size, products = directions.abs(), weighted_sums(directions, along.value.T)
+    bars, terms = weighted_sums(size, along.bar.T), weighted_sums(size, along.value.abs().T)
     relative = max(_ROUNDING, _UNITS * second.sampled.eps)
     allowed = BAR_FACTOR * (bars + bars.T) + relative * (terms + terms.T) + _rounding(first.sampled, second.measured)
     excess = ((products - products.T).abs() / allowed).nan_to_num(0.0).tolist()

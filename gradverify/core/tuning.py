@@ -1,16 +1,17 @@
 """Constants that mean the same in several rooms. Those of one file are defined there."""
 
+LAST_DIGITS = 2.0**-46  # of a product, of the terms of a sum, or of the row and column: rounding in backward
 LOST_UNITS = 8.0  # units of rounding: a change of an output up to this may be rounding, as by a vectorised kernel
-RESULT_UNITS = 4.0  # eps of low precision: relative error that a right result in it may have
+RESULT_UNITS = 4.0  # eps, or units of rounding: relative error that a right result may have
 CANCELLATION_UNITS = 128.0  # units of rounding: error that may be left where terms cancel
 LARGEST_CANCELLATION = 2.0**-10  # of a number: largest such error, if one unit of rounding is less
 CLEARLY_ABOVE = 64.0  # times the rounding or the noise: what is larger is not rounding or noise alone
 CLEARLY_LESS = 0.25  # of a number: what is clearly less than it
 SMALL_PART = 0.1  # of an error, a gap or a sum: what is small beside it
-ALIKE = 2.0  # ratio of sizes, at most, that count as the same
-EXAMINED_GROUPS = 64  # groups of rows, or of columns, that are examined for what may explain their mismatches
+ALIKE = 2.0  # ratio of sizes, at most, that count as the same: one may explain the other
+EXAMINED = 64  # groups of rows or columns, slices, periods or outputs that are looked at, at most
 NEARBY_POINTS = 8  # random points, or pairs of opposite ones, at which a function is examined around the point
-EXPLAINED = 2.0  # times its effect, or times what is allowed: error that something may explain
 INPUT_EPS = 2.0  # eps of low precision: displacement of all inputs that their rounding may cause
-SEVERAL = 2  # steps: what shows at a single one may be an accident of the noise
+SEVERAL = 2  # steps, vectors or rows: what a single one shows may be an accident
+FEW = 3  # directions, groups, rows or rounds: as many as are tried at least, or where each costs much
 CONVINCING = 5  # steps, or changes: noise does not look alike at so many by accident

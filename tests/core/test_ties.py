@@ -135,7 +135,7 @@ def test_median_of_tied_inputs_in_a_saturated_output(seed: int) -> None:
 def test_tied_inputs_beyond_those_examined_are_not_accused(
     monkeypatch: pytest.MonkeyPatch, few: int, verdict: Verdict
 ) -> None:
-    monkeypatch.setattr(oblique_kinks, "EXAMINED_GROUPS", few)
+    monkeypatch.setattr(oblique_kinks, "EXAMINED", few)
     weight = double([0.3, -1.0, 2.0, 0.5, -0.2, 1.5, -2.0, 0.8]).detach()
     tied = double([[0.0, 1.0] * 4, [2.0, 0.0] * 4])
 

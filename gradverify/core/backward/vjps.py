@@ -14,16 +14,15 @@ from torch import Tensor
 
 from gradverify.core.model.coordinates import flatten, unflatten
 from gradverify.core.model.generators import random_magnitudes_from
-from gradverify.core.model.limits import chunks, portions
+from gradverify.core.model.limits import MIN_BATCHED, chunks, portions
 from gradverify.core.model.magnitudes import all_set
 from gradverify.core.model.problem import Problem, metered
 from gradverify.core.model.tape import Rejected, Tape, function_nodes, is_intact, record, vjp_of
+from gradverify.core.tuning import LAST_DIGITS
 from gradverify.errors import EvaluationError
 from gradverify.interception import without_data
 
-LAST_DIGITS = 2.0**-46  # of a product, and of the terms of a sum: rounding allowed
 EVERYTHING = slice(None)  # all input coordinates
-MIN_BATCHED = 12  # cotangents: fewer are pulled back one by one
 SUM_UNITS = 16.0  # eps of a dtype, if that is larger: rounding that accumulates in a sum
 _SINGLE_OUTPUT_COTANGENT = 0.25  # a power of two, so that dividing by it is exact
 

@@ -26,10 +26,10 @@ from gradverify.core.model.magnitudes import any_set, finite_size
 from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import record
 from gradverify.core.tuning import (
+    ALIKE,
     CANCELLATION_UNITS,
     CLEARLY_ABOVE,
-    EXAMINED_GROUPS,
-    EXPLAINED,
+    EXAMINED,
     INPUT_EPS,
     LARGEST_CANCELLATION,
     NEARBY_POINTS,
@@ -75,7 +75,7 @@ def _up_to_rounding(context: JudgingContext, chosen: Tensor, judged: Judged) -> 
     rounding = _rounding_of(context, chosen, context.backward, groups, judged.error.masked_fill(~wrong, torch.inf))
     excused = wrong & (judged.error <= CLEARLY_ABOVE * rounding)
     resolved = is_resolved(rounding, judged.numeric.abs(), of_column_groups(context.allowance, chosen))
-    resolved |= judged.error <= EXPLAINED * rounding
+    resolved |= judged.error <= ALIKE * rounding
     match = excused & resolved & (judged.error <= small)
     rules = [(excused, Reason.BACKWARD_NOISE), (match, Reason.BACKWARD_RESOLUTION)]
     bar = torch.where(excused, judged.error, judged.bar)
@@ -137,7 +137,7 @@ def _up_to_low_precision(context: JudgingContext, chosen: Tensor, judged: Judged
         small &= units <= SUM_UNITS * _rounding_of(context, chosen, in_double, groups, units)
     low, high = in_float64.amin(dim=0), in_float64.amax(dim=0)
     branch = right & (claimed >= low - judged.allowed) & (claimed <= high + judged.allowed)
-    scatters = wrong & (judged.error <= EXPLAINED * (differences.amax(dim=0) - differences.amin(dim=0)))
+    scatters = wrong & (judged.error <= ALIKE * (differences.amax(dim=0) - differences.amin(dim=0)))
     rules = [(scatters, Reason.BACKWARD_NOISE), (branch, Reason.OTHER_BRANCH), (small, Reason.FLOAT64_BACKWARD)]
     allowed = torch.where(small | branch, torch.maximum(judged.allowed, judged.error), judged.allowed)
     bar = torch.where(scatters, judged.error, judged.bar)
@@ -178,7 +178,7 @@ def _group_rows(context: JudgingContext, chosen: Tensor, wanted: Tensor) -> _Row
         reaches = context.claimed[:, outputs] != 0
         reaches[chosen] |= wanted[:, outputs]
     no_input = len(context.column_groups.colour)
-    limit = max(1, min(EXAMINED_GROUPS, HELD // max(1, no_input)))
+    limit = max(1, min(EXAMINED, HELD // max(1, no_input)))
     rank = torch.randperm(len(outputs), generator=torch.Generator().manual_seed(0)).to(outputs.device)
     reached = torch.where(reaches, column_of, no_input).T
     if int(torch.bincount(reached.reshape(-1), minlength=no_input + 1)[:no_input].max()) == len(outputs):

@@ -11,7 +11,7 @@ from gradverify.core.decide.backward_rounding import excuse_backward_rounding
 from gradverify.core.decide.compare import differs_clearly, largest_resolving_bar
 from gradverify.core.decide.context import JudgingContext, focused, of_column_groups
 from gradverify.core.decide.directional import are_smooth, columns_do_not_add_up, confirmed_along_line
-from gradverify.core.decide.ladder import RUNGS, judge_by_ladder, judge_by_largest_steps
+from gradverify.core.decide.ladder import judge_by_ladder, judge_by_largest_steps
 from gradverify.core.decide.oblique_kinks import excuse_oblique
 from gradverify.core.decide.screen import Look, Screened, joined_looks, screen
 from gradverify.core.decide.stairs import excuse_stairs
@@ -30,11 +30,11 @@ from gradverify.core.decide.verdict import (
 )
 from gradverify.core.estimate import richardson
 from gradverify.core.estimate.stencil import Stencil, sample_stencil
-from gradverify.core.estimate.tableau import HALVINGS
+from gradverify.core.estimate.tableau import HALVINGS, RUNGS
 from gradverify.core.model.generators import shuffled
 from gradverify.core.model.limits import HELD, chunks
 from gradverify.core.model.magnitudes import all_set, any_set
-from gradverify.core.tuning import EXAMINED_GROUPS
+from gradverify.core.tuning import EXAMINED, FEW
 from gradverify.deadline import OutOfTime
 
 # (context, column groups (C,), verdicts (C, m) on them) -> verdicts; only mismatches change
@@ -42,7 +42,6 @@ Excuse = Callable[[JudgingContext, Tensor, Judged], Judged]
 # What may explain a mismatch before it is reported. Each sees the mismatches that the previous ones have left.
 EXCUSES: tuple[Excuse, ...] = (excuse_backward_rounding, excuse_oblique, excuse_stairs)
 
-_FEW = 3  # of them at a time, at least
 _ENTRIES = 1024  # clear mismatches that the ladder judges at a time
 _NOT_DETERMINED = (Code.UNDETERMINED, Code.UNDEFINED, Code.JUMP, Code.UNFINISHED)
 
@@ -51,7 +50,7 @@ class ConfirmationState:
     """State of the clear mismatches: column groups that the ladder may still sample, and whether it refuted any."""
 
     def __init__(self) -> None:
-        self._groups_left = EXAMINED_GROUPS
+        self._groups_left = EXAMINED
         self.refuted = False
 
     def sample(self, accused: Tensor) -> Tensor:
@@ -66,7 +65,7 @@ class ConfirmationState:
             return accused
         outputs = accused.any(dim=0).nonzero().squeeze(1)
         first = accused[groups][:, outputs].to(torch.int8).argmax(dim=0)  # the first group of each output
-        needed = torch.unique(torch.cat([first, torch.arange(min(_FEW, len(groups)), device=first.device)]))
+        needed = torch.unique(torch.cat([first, torch.arange(min(FEW, len(groups)), device=first.device)]))
         rows = groups[needed[:limit]].sort().values
         self._groups_left -= len(rows)
         outputs = accused[rows].any(dim=0).nonzero().squeeze(1)
@@ -152,7 +151,7 @@ def _stages(
     nothing = torch.zeros_like(first.doubt)
     clear = first.doubt & ~first.bends & differs_clearly(first.judged)
     sample, unclear = history.sample(clear), first.doubt & ~clear
-    rest, limit = clear & ~sample, max(_FEW, int(sample.any(dim=1).sum()))
+    rest, limit = clear & ~sample, max(FEW, int(sample.any(dim=1).sum()))
     judged, on_line = copy_of(first.judged), nothing
     if any_set(rest) or (context.column_groups.count > 1 and any_set(sample)):
         all_fit = int(clear.any(dim=0).sum()) * 2 * RUNGS <= HELD

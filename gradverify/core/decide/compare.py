@@ -14,11 +14,10 @@ from gradverify.core.estimate.column_groups import ColumnGroups, largest_by_colu
 from gradverify.core.estimate.nonsmooth import LadderResult
 from gradverify.core.estimate.samples import BAR_FACTOR, Estimate
 from gradverify.core.model.magnitudes import UNDERFLOW, any_set
-from gradverify.core.tuning import EXPLAINED, RESULT_UNITS
+from gradverify.core.tuning import ALIKE, LAST_DIGITS, RESULT_UNITS
 
 RESOLVED = 1e-3  # of its scale: an entry with a larger error bar, times BAR_FACTOR, is not judged
 NEGLIGIBLE = 1e-6  # of |f|/|x|: smaller derivatives are negligible
-ROUNDING = 100 * torch.finfo(torch.float64).eps  # of the row and column: error of sums in backward
 ZERO = 1e-10  # of the row and column: error of sums in backward where the derivative is zero
 _RTOL = {torch.float64: 1e-7, torch.float32: 1e-3, torch.float16: 5e-2, torch.bfloat16: 1e-1}
 DOUBT = 7.5e-7  # of the entry: ten error bars above this, added to the tolerance, may hide an error of 1e-6
@@ -51,7 +50,7 @@ class EntryTolerance:
 
 def backward_rounding(coarse: float) -> float:
     """Return the rounding error of backward relative to the row and column; `coarse` as in `EntryTolerance`."""
-    return max(ROUNDING, RESULT_UNITS * coarse)
+    return max(LAST_DIGITS, RESULT_UNITS * coarse)
 
 
 def relative_tolerance(tolerances: Tolerances, dtypes: Iterable[torch.dtype]) -> float:
@@ -137,7 +136,7 @@ def judge_local(claimed: Tensor, local: LadderResult, allowance: EntryTolerance)
     zero, wrong = claimed == 0, judged.code == Code.MISMATCH
     constant, stairs = local.constant & zero, local.high_stair & zero & wrong & ~local.constant
     cancels = wrong & ~constant & ~stairs & ~local.kink
-    cancels &= _is_shown(claimed, judged, local) & (judged.error <= EXPLAINED * local.rounding_jump)
+    cancels &= _is_shown(claimed, judged, local) & (judged.error <= ALIKE * local.rounding_jump)
     bar = torch.where(cancels, judged.error, judged.bar)
     allowed = torch.where(cancels, BAR_FACTOR * bar, judged.allowed)
     outside = torch.maximum(local.low - claimed, claimed - local.high).clamp(min=0.0)
@@ -182,7 +181,7 @@ def in_doubt(judged: Judged, suspicious: Tensor, own: Tensor, allowance: EntryTo
 
 def differs_clearly(judged: Judged) -> Tensor:
     """Mask of mismatches (C, m) that are far beyond what is allowed."""
-    return (judged.code == Code.MISMATCH) & (judged.error > EXPLAINED * judged.allowed)
+    return (judged.code == Code.MISMATCH) & (judged.error > ALIKE * judged.allowed)
 
 
 def largest_resolving_bar(own: Tensor, allowance: EntryTolerance) -> Tensor:

@@ -22,16 +22,15 @@ from gradverify.core.forward.sampler import Sampler, is_double, outputs_near
 from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.limits import HELD, portions
 from gradverify.core.model.magnitudes import any_set
+from gradverify.core.tuning import SMALL_PART
 
 LONG_STEP = 2.0**-6  # of the length scale: a step so large that noise hardly matters
 FIRST = 2.0**-12  # first step along a direction, relative to the length scale
 CLOSER_STEPS = (2.0**-14, 2.0**-26, 2.0**-34)  # first steps if larger ones are too long
 SUM_ROUNDING = 1e-9  # rounding error of a sum over the entries of a row, relative to its terms
 DISTANCE = 2.0**-18  # of nearby points from the point, relative to the length scale
-ASIDE = 2.0**-3  # relative distance of nearby points from the line or the rank that they are put at
 RANKS = 128  # ranks among other inputs that some inputs are put at
 STEP = 2.0**-30  # of the differences at nearby points, short enough to stay inside one smooth piece
-SAME_DERIVATIVE = 1e-4  # of the sum of the terms: derivatives of pieces that differ by less are the same
 
 
 def directional_derivative(sampled: Sampler, noise: Noise, direction: Tensor, first: float) -> Estimate:
@@ -110,7 +109,7 @@ def at_ranks(placed: Tensor, others: Tensor, ranks: int, generator: Generator) -
     order = torch.zeros(others.shape, dtype=torch.float64, device=others.device)
     order[others] = torch.randperm(count, generator=generator).to(order)
     for rank in torch.linspace(0, count, min(count + 1, ranks + 1)).round().tolist():
-        between = rank - 0.5 + ASIDE / 2 * random_magnitudes(torch.ones_like(order), generator)
+        between = rank - 0.5 + SMALL_PART / 2 * random_magnitudes(torch.ones_like(order), generator)
         yield 2.0 * torch.where(placed, between, order) / max(1, count) - 1.0
 
 

@@ -32,7 +32,6 @@ from gradverify.core.forward.sampler import Sampler, is_double, outputs_near
 from gradverify.core.model.magnitudes import any_set
 from gradverify.core.tuning import CANCELLATION_UNITS, CLEARLY_ABOVE, CLEARLY_LESS, CONVINCING, LOST_UNITS
 
-RUNGS = 32  # steps of a ladder, about: how many samples of it are held
 _HIGH_NOISE = 2.0**24  # units of rounding: only noise above this may be variation of the function
 _TOO_STEEP = 2.0**10  # times the largest observed change: a steeper claim, over the largest step, is too steep
 

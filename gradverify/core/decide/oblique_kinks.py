@@ -13,12 +13,11 @@ from collections.abc import Iterable, Iterator
 import torch
 from torch import Tensor
 
+from gradverify.core.decide.compare import SIGNIFICANT
 from gradverify.core.decide.context import JudgingContext
 from gradverify.core.decide.directional import (
-    ASIDE,
     DISTANCE,
     RANKS,
-    SAME_DERIVATIVE,
     STEP,
     at_ranks,
     directional_derivatives_at,
@@ -30,9 +29,8 @@ from gradverify.core.forward.sampler import first_cotangent, outputs_near
 from gradverify.core.model.coordinates import zero_outside
 from gradverify.core.model.generators import shuffled
 from gradverify.core.model.magnitudes import all_set, any_set
-from gradverify.core.tuning import ALIKE, CLEARLY_ABOVE, CLEARLY_LESS, EXAMINED_GROUPS
+from gradverify.core.tuning import ALIKE, CLEARLY_ABOVE, CLEARLY_LESS, CONVINCING, EXAMINED, SMALL_PART
 
-_PAIRS = 6  # pairs of random directions tested for additivity
 _CLOSER = 2.0**-8  # of a distance: where it is examined first, and how much closer the gap of a kink has to last
 
 
@@ -63,7 +61,7 @@ def _examined(
     has_several_inputs = (context.column_groups.column_of >= 0).sum(dim=0) > 1
     wrong = selected & (judged.code == Code.MISMATCH) & has_several_inputs
     # A kink that an axis shows may join more pieces than its two, as for differences of sorted inputs.
-    large = judged.error > SAME_DERIVATIVE * context.claimed.abs().amax(dim=0)
+    large = judged.error > SIGNIFICANT * context.claimed.abs().amax(dim=0)
     accused = wrong & (~judged.kinked | judged.bent & large)
     claimed, column_of = context.claimed[chosen], context.column_groups.column_of[chosen]
     accused &= (column_of < first_cotangent(context.sampled)) & claimed.isfinite()  # nan is no slope of a piece
@@ -73,8 +71,8 @@ def _examined(
     kinked = _has_kink(context, generator, factor)
     accused = accused & kinked
     at_kink, columns = torch.zeros_like(accused), shuffled(torch.unique(column_of[accused]))
-    not_examined = torch.isin(column_of, columns[EXAMINED_GROUPS:])
-    for column in columns[:EXAMINED_GROUPS].tolist():
+    not_examined = torch.isin(column_of, columns[EXAMINED:])
+    for column in columns[:EXAMINED].tolist():
         peers = _inputs_of(context, (accused & (column_of == column)).any(dim=0))
         state = generator.get_state()
         length = context.lengths.nonzero[column]
@@ -111,8 +109,8 @@ def _has_kink(context: JudgingContext, generator: torch.Generator, factor: float
 
     If many inputs are tied at zero, possibly only the direction of all of them shows it.
     """
-    pairs = [(_random_direction(context, generator), _random_direction(context, generator)) for _ in range(_PAIRS)]
-    pairs.append((context.lengths.nonzero, ASIDE * _random_direction(context, generator)))
+    pairs = [(_random_direction(context, generator), _random_direction(context, generator)) for _ in range(CONVINCING)]
+    pairs.append((context.lengths.nonzero, SMALL_PART * _random_direction(context, generator)))
     kinked = torch.zeros_like(context.sampled.value, dtype=torch.bool)
     for one, other in pairs:
         gap, lasting = _gap(context, one, other, DISTANCE * factor)
@@ -135,7 +133,7 @@ def _gap(context: JudgingContext, one: Tensor, other: Tensor, step: float) -> tu
         for direction in (one, other, one + other)
     ]
     gap, steepest = slopes[0] + slopes[1] - slopes[2], torch.stack(slopes).abs().amax(dim=0)
-    return gap, gap.abs() > SAME_DERIVATIVE * steepest + BAR_FACTOR * context.noise.level / step
+    return gap, gap.abs() > SIGNIFICANT * steepest + BAR_FACTOR * context.noise.level / step
 
 
 def _are_alike(one: Tensor, other: Tensor) -> Tensor:
@@ -194,7 +192,7 @@ def _second_ranks(context: JudgingContext, column: int, generator: torch.Generat
     """
     length = context.lengths.nonzero
     others = torch.randperm(len(length), generator=generator).tolist()
-    for other in [number for number in others if number != column][:EXAMINED_GROUPS]:
+    for other in [number for number in others if number != column][:EXAMINED]:
         for sign in (1.0, -1.0):
             displaced = _random_direction(context, generator).clamp(-length, length)
             displaced[column], displaced[other] = 2 * sign * length[column], 3 * sign * length[other]

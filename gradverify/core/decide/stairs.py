@@ -10,13 +10,13 @@ from gradverify.core.decide.verdict import Code, Judged, Reason, decide
 from gradverify.core.estimate.samples import Samples
 from gradverify.core.estimate.stencil import sample
 from gradverify.core.estimate.tableau import halving_steps
-from gradverify.core.forward.noise import MAX_FALL, MIN_SPACINGS, direction_of
+from gradverify.core.forward.noise import direction_of
 from gradverify.core.forward.sampler import magnitudes, outputs_near
-from gradverify.core.forward.step_noise import SMALL_STEP, noise_at_spacings
+from gradverify.core.forward.step_noise import SPACINGS, noise_at_spacings
 from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.limits import chunks
 from gradverify.core.model.magnitudes import any_set
-from gradverify.core.tuning import EXPLAINED
+from gradverify.core.tuning import ALIKE, CLEARLY_LESS, FEW
 
 _HIGHEST_STAIR = 2.0**-4  # of the largest magnitude in the output's tensor: no precision in use has higher stairs
 _DISTANCES = (0.3, 1.0, 3.0, 6.0)  # distances on either side, in length scales, at which the output should be constant
@@ -45,7 +45,7 @@ def _agrees_up_to_stairs(samples: Samples, claimed: Tensor, height: Tensor) -> T
     """Mask of claims that some step agrees with, up to some heights (m,) of a stair; (C, m)."""
     difference = samples.difference
     change = torch.cat([torch.zeros_like(difference[:, :1]), difference.diff(dim=1).abs()], dim=1)
-    slack = EXPLAINED * height / samples.forth + change
+    slack = ALIKE * height / samples.forth + change
     return ((claimed.unsqueeze(1) - difference).abs() <= slack).any(dim=1)
 
 
@@ -55,7 +55,7 @@ def _flat_all_around(context: JudgingContext, outputs: Tensor) -> Tensor:
     Beyond a dead zone, a clamp or a jump an output changes at small steps, and a ripple changes everywhere.
     """
     generator = torch.Generator().manual_seed(0)
-    small = SMALL_STEP * random_magnitudes(context.lengths.shared, generator)
+    small = SPACINGS[-1] * random_magnitudes(context.lengths.shared, generator)
     longer = _HIGHEST_STAIR * random_magnitudes(context.lengths.shared, generator)
     flat, rises = outputs.clone(), []
     for distance in _DISTANCES:
@@ -78,6 +78,6 @@ def _least_rise(context: JudgingContext, rises: Tensor) -> Tensor:
 def _stair_heights(context: JudgingContext) -> Tensor:
     """Return the height of each output's stairs, (m,); 0 if the noise of its tensor is not that of stairs."""
     noise = noise_at_spacings(context.sampled, direction_of(context.lengths, 0)).nan_to_num(0.0)
-    runs = torch.stack([magnitudes(context.sampled, level) for level in noise]).unfold(0, MIN_SPACINGS + 1, 1)
-    steady = (runs.amax(dim=2) <= MAX_FALL * runs.amin(dim=2)) & (runs.amin(dim=2) > 0)
+    runs = torch.stack([magnitudes(context.sampled, level) for level in noise]).unfold(0, FEW + 1, 1)
+    steady = (CLEARLY_LESS * runs.amax(dim=2) <= runs.amin(dim=2)) & (runs.amin(dim=2) > 0)
     return torch.where(steady, runs.amax(dim=2), 0.0).amax(dim=0)

@@ -15,13 +15,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradverify.core.decide.compare import NEGLIGIBLE
+from gradverify.core.decide.compare import NEGLIGIBLE, SIGNIFICANT
 from gradverify.core.decide.context import JudgingContext, focused
 from gradverify.core.decide.directional import (
-    ASIDE,
     DISTANCE,
     RANKS,
-    SAME_DERIVATIVE,
     STEP,
     at_ranks,
     directional_derivatives_at,
@@ -32,10 +30,8 @@ from gradverify.core.estimate.samples import BAR_FACTOR
 from gradverify.core.forward.sampler import output_indices, outputs_near
 from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.magnitudes import TINY, any_set
-from gradverify.core.tuning import CLEARLY_ABOVE, NEARBY_POINTS
+from gradverify.core.tuning import CLEARLY_ABOVE, FEW, NEARBY_POINTS, SMALL_PART
 
-_DIRECTIONS = 3  # random directions, besides those of all kinked coordinates and of all coordinates
-_GROUPS = 4  # groups of rows without a common input that are examined
 _ROWS = 4096  # outputs examined
 
 
@@ -100,7 +96,7 @@ def _suspects(near: JudgingContext, kinked: Tensor, generator: torch.Generator) 
     at_kink[near.column_groups.column_of[kinked]] = True
     present[near.column_groups.column_of[near.column_groups.column_of >= 0]] = True
     kinked_alike, all_alike = (torch.where(moved, length[moved].min(), 0.0) for moved in (at_kink, present))
-    random = [torch.where(at_kink, random_magnitudes(length, generator), 0.0) for _ in range(_DIRECTIONS)]
+    random = [torch.where(at_kink, random_magnitudes(length, generator), 0.0) for _ in range(FEW)]
     directions = [kinked_alike, *random, all_alike]
     half = [DISTANCE * random_magnitudes(length, generator) for _ in range(NEARBY_POINTS // 2)]
     nearby = [*half, *(-place for place in half)]  # opposite points: both sides of a kink in a sum of inputs
@@ -113,7 +109,7 @@ def _suspects(near: JudgingContext, kinked: Tensor, generator: torch.Generator) 
     size = torch.maximum(sizes, steepest).maximum(least.unsqueeze(1) * reach).clamp(min=TINY)
     noise = (near.noise.level.unsqueeze(1) / (STEP * size)).amax(dim=1)
     usable = torch.isfinite(found).flatten(1).all(dim=1) & torch.isfinite(claimed).all(dim=1) & torch.isfinite(noise)
-    same = SAME_DERIVATIVE + BAR_FACTOR * torch.where(usable, noise, 0.0)
+    same = SIGNIFICANT + BAR_FACTOR * torch.where(usable, noise, 0.0)
     found = torch.where(usable[:, None, None], found / size.unsqueeze(1), 0.0)
     error = torch.where(usable.unsqueeze(1), claimed / size - found.mean(dim=1), 0.0)
     centred = found - found.mean(dim=1, keepdim=True)
@@ -164,7 +160,7 @@ def _disjoint_groups(near: JudgingContext, rows: Sequence[_Row]) -> Iterator[lis
         return
     column_of = near.column_groups.column_of[:, [row.index for row in rows]].T
     inputs, rank = len(near.sampled.point), torch.arange(len(rows), device=column_of.device)
-    groups = disjoint_rows(torch.where(column_of >= 0, column_of, inputs), inputs, rank, _GROUPS).tolist()
+    groups = disjoint_rows(torch.where(column_of >= 0, column_of, inputs), inputs, rank, FEW).tolist()
     for number in range(max(groups) + 1):
         yield [row for row, group in zip(rows, groups, strict=True) if group == number]
 
@@ -223,7 +219,7 @@ def _confirmed(near: JudgingContext, group: Sequence[_Row], generator: torch.Gen
         signs[row.inputs] = row.length * claimed.sign()
         equal[row.inputs] = row.length
     displacements = [
-        DISTANCE * (sign * line + ASIDE * random_magnitudes(length, generator))
+        DISTANCE * (sign * line + SMALL_PART * random_magnitudes(length, generator))
         for line in (claims, signs, equal, direction)
         for sign in (1, -1)
         for _ in range(NEARBY_POINTS // 2)
@@ -242,7 +238,7 @@ def _confirmed(near: JudgingContext, group: Sequence[_Row], generator: torch.Gen
         terms = near.claimed[row.chosen, row.index] * row.direction
         size = max(float(terms.abs().sum()), float(derivatives.abs().max()), row.negligible)
         noise = float(near.noise.level[row.index]) / (STEP * row.length)
-        tolerance = SAME_DERIVATIVE * size + BAR_FACTOR * noise
+        tolerance = SIGNIFICANT * size + BAR_FACTOR * noise
         rise, claimed_rise = float(derivatives.mean()), float(terms.sum())
         constant = float(derivatives.max() - derivatives.min()) <= tolerance
         if constant and abs(claimed_rise - rise) > CLEARLY_ABOVE * tolerance:

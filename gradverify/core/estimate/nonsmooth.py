@@ -46,13 +46,13 @@ from gradverify.core.tuning import (
     CLEARLY_ABOVE,
     LARGEST_CANCELLATION,
     LOST_UNITS,
+    RESULT_UNITS,
     SEVERAL,
     SMALL_PART,
 )
 
 _RESOLVED = 1e-5  # relative to the bend: with a smaller bar, the derivative shows on which side the point lies
 _LAST_HALVING = 2.0 ** (1 - HALVINGS)  # of the steps that are halved, relative to the first
-_CANCELLED = 4.0  # units of rounding, relative to the steepest slope nearby, that cancellation may hide
 _MIDDLE = (2.0**-15, 2.0**-5)  # of the first step: neither as long as the input's scale nor within one stair
 _FLOAT32_STAIR = LOST_UNITS * torch.finfo(torch.float32).eps  # of the output: higher stairs are not those of float32
 _SLIGHT = 1e-3  # of the larger slope: greatest gap between the slopes of a kink that curvature hides
@@ -199,7 +199,7 @@ def _cancelled(sampled: Sampler, samples: Samples, steepest: Tensor) -> Tensor:
     longest = torch.where(unchanged, samples.forth, 0.0).amax(dim=1)
     hidden_slope = sampled.size / longest.clamp(min=TINY)
     still = (unchanged & _is_between(samples, _LAST_HALVING, 1.0)).any(dim=1)
-    return _CANCELLED * sampled.unit * torch.where(still, torch.maximum(size, hidden_slope), 0.0)
+    return RESULT_UNITS * sampled.unit * torch.where(still, torch.maximum(size, hidden_slope), 0.0)
 
 
 def _range_of_larger_steps(samples: Samples) -> tuple[Tensor, Tensor]:

@@ -17,18 +17,25 @@ from gradverify.core.estimate.samples import Estimate, Samples
 from gradverify.core.estimate.tableau import MEASURABLE
 from gradverify.core.forward.sampler import Sampler
 from gradverify.core.model.magnitudes import TINY, finite_size, last_set, suffix_maximum
-from gradverify.core.tuning import ALIKE, CANCELLATION_UNITS, CLEARLY_ABOVE, CONVINCING, LOST_UNITS, SEVERAL
+from gradverify.core.tuning import (
+    ALIKE,
+    CANCELLATION_UNITS,
+    CLEARLY_ABOVE,
+    CONVINCING,
+    FEW,
+    LOST_UNITS,
+    SEVERAL,
+    SMALL_PART,
+)
 
 _BENT = 0.25  # power of h: if S falls more slowly, the function is not smooth
 _TORN = -0.5  # power of h: if S or a one-sided quotient grows faster, the function is not continuous
 _CALM = 0.7  # power of h: if S falls at least as fast, the function is smooth
-_NEAR, _FAR = 4, 10  # rungs beyond the stair that are examined
+_FAR = 10  # rungs beyond the stair that are examined
 _EVEN = 2.0**-6  # largest relative difference of two slopes that count as equal
 LOW = 2.0**-7  # largest width of a stair, relative to the largest step, if both sides change at near rungs;
 # and largest height, relative to the output, if they do at far rungs only (bfloat16)
-_LAST = 2.0**-4  # largest width, relative to the largest step, of the last stair before an infinity
 _FLIGHT = 20.0  # length of staircase examined, in units of the smallest step that changes the output on both sides
-_OFF = 1.5  # times the smallest change: largest deviation of a staircase from its slope
 _ONWARDS = 16.0  # largest growth at the step after a jump; an exponential grows by more
 
 
@@ -114,12 +121,13 @@ def stair_height(samples: Samples) -> Tensor:
     opposite, infinite = up * down > 0, up.isinf() ^ down.isinf()
     opposite &= (up.isfinite() & down.isfinite()) | infinite
     distance = first - torch.arange(tail.shape[1], device=tail.device).view(1, -1, 1)
-    near, far = ((opposite & (distance > 0) & (distance <= reach)).sum(dim=1) >= SEVERAL for reach in (_NEAR, _FAR))
-    last = far & (opposite & infinite & (distance > 0) & (distance <= _FAR)).any(dim=1)
-    changes, beyond = torch.cat([up.abs(), down.abs()], dim=1), (distance > 0) & (distance <= _FAR)
+    beyond = (distance > 0) & (distance <= _FAR)
+    near, far = ((opposite & rungs).sum(dim=1) >= SEVERAL for rungs in (beyond & (distance <= FEW), beyond))
+    last = far & (opposite & infinite & beyond).any(dim=1)
+    changes = torch.cat([up.abs(), down.abs()], dim=1)
     smallest = torch.where(torch.cat([beyond, beyond], dim=1) & (changes > 0), changes, torch.inf).amin(dim=1)
     width = samples.forth.expand_as(up).gather(1, first).squeeze(1)
-    narrow = (near | last) & (width <= torch.where(last, _LAST, LOW) * samples.forth[:, 0])
+    narrow = (near | last) & (width <= torch.where(last, SMALL_PART, LOW) * samples.forth[:, 0])
     low = far & (smallest <= LOW * samples.value.abs())
     sides, steps = torch.cat([up, down]), torch.cat([samples.forth, samples.back])
     one, other = _ragged(sides, steps, first.repeat(2, 1, 1)).chunk(2)
@@ -193,7 +201,7 @@ def _is_flight(samples: Samples) -> Tensor:
     length = torch.where(near, steps, 0.0).amax(dim=1, keepdim=True)
     height = torch.where(near & (steps == length), rise, 0.0).sum(dim=1, keepdim=True)
     lowest = torch.where(near, torch.minimum(up.abs(), down.abs()), torch.inf).amin(dim=1, keepdim=True)
-    even = (rise - height / length * steps).abs() <= _OFF * lowest
+    even = (rise - height / length * steps).abs() <= ALIKE * lowest
     return (even | ~near).all(dim=1) & near.any(dim=1)
 
 

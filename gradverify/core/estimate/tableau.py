@@ -20,19 +20,16 @@ from gradverify.core.estimate.samples import (
     finite_to_finest,
 )
 from gradverify.core.model.magnitudes import TINY, LengthScales, any_set, last_set, suffix_maximum, suffix_minimum
-from gradverify.core.tuning import CONVINCING
+from gradverify.core.tuning import CLEARLY_LESS, CONVINCING, SMALL_PART
 
 HALVINGS = 8  # rungs a factor of two apart; the later ones are a factor of four apart
 COARSE = 2.0**-20  # end of the coarse part of the ladder, relative to the larger length scale
 _FINE = 2.0**-47  # end of the fine part, relative to the smaller length scale: some tens of ulps
-_FINEST = 28  # rungs at the end that are always a factor of four apart
-_BRIDGE = 32  # largest number of rungs before them, further apart if a coordinate is tiny beside others
+RUNGS = 32  # at the end, always a factor of four apart; before them, at most; samples of a ladder held, about
 _ORDERS = 5  # columns of the tableau beyond the first
-_ALIKE = (0.9, 1.15)  # ratio of successive changes, per log of the step, that counts as constant
 _TO_THE_END = 1000.0  # number of rungs, at most, that a drift may go on for, down to the smallest float
 MEASURABLE = 5.0  # times the noise: smaller differences are not measurable
 _ROUGHLY = 1e-2  # relative to the kink's bend: a smaller bar shows on which side of the kink the point lies
-_LAST_RUNGS, _GROWTH = 4, 4.0  # rungs, factor: a quotient that has a limit grows by less
 
 
 def halving_steps(lengths: LengthScales) -> Steps:
@@ -65,8 +62,8 @@ def fine_steps(lengths: LengthScales, chosen: Tensor) -> Steps:
     exponents = torch.log2(_top(lengths)[chosen]) - torch.log2(smallest.clamp(min=TINY))  # a quotient may overflow
     span = float(exponents.max()) + math.log2(COARSE / 2)
     depth, first = math.ceil(span / 2), round(-math.log2(COARSE)) + 1
-    bridge = [1 + round((depth - _FINEST - 1) * k / _BRIDGE) for k in range(_BRIDGE)]  # rungs down to the finest ones
-    rungs = [*bridge, *range(depth - _FINEST, depth + 1)] if depth > _FINEST + _BRIDGE else range(1, depth + 1)
+    bridge = [1 + round((depth - RUNGS - 1) * k / RUNGS) for k in range(RUNGS)]  # rungs down to the finest ones
+    rungs = [*bridge, *range(depth - RUNGS, depth + 1)] if depth > RUNGS + RUNGS else range(1, depth + 1)
     return _steps_by_powers(lengths, [first + 2 * k for k in rungs])
 
 
@@ -151,8 +148,7 @@ def _drift(difference: Tensor, lengths: Tensor) -> Tensor:
         return zero
     change = difference.diff(dim=1) / lengths.log().diff(dim=1)
     ratio = change[:, 1:] / change[:, :-1]
-    low, high = _ALIKE
-    drifting = ((ratio >= low) & (ratio <= high)).unfold(1, CONVINCING, 1).all(dim=-1)
+    drifting = ((ratio - 1).abs() <= SMALL_PART).unfold(1, CONVINCING, 1).all(dim=-1)
     if not any_set(drifting):
         return zero
     size = difference.diff(dim=1).abs()
@@ -198,7 +194,7 @@ def _grows_to_the_end(quotient: Tensor, usable: Tensor, level: Tensor) -> Tensor
     """
     measurable = usable & (quotient.abs() > MEASURABLE * level)
     last = last_set(measurable)
-    before = (last - _LAST_RUNGS).clamp(min=0)
+    before = (last - CONVINCING).clamp(min=0)
     size = quotient.abs()
-    grown = size.gather(1, last) > _GROWTH * size.gather(1, before)
-    return (grown & (last >= _LAST_RUNGS)).squeeze(1)
+    grown = CLEARLY_LESS * size.gather(1, last) > size.gather(1, before)
+    return (grown & (last >= CONVINCING)).squeeze(1)

@@ -18,12 +18,12 @@ from torch import Tensor
 from gradverify.core.forward.sampler import Sampler, difference_in_units, outputs_at
 from gradverify.core.model.coordinates import coordinates_in, real_view
 from gradverify.core.model.generators import random_magnitudes_from
+from gradverify.core.model.limits import MIN_BATCHED
 from gradverify.core.model.magnitudes import any_set, finite_size, identical
 from gradverify.core.model.problem import call
 from gradverify.core.tuning import LOST_UNITS
 from gradverify.errors import EvaluationError
 
-MIN_STACKED = 6  # points: fewer are evaluated one by one
 # Raised by functions that refuse inputs of another shape.
 SHAPE_ERRORS = (RuntimeError, ValueError, TypeError, IndexError)
 _BESIDE, _COPIES = "beside the point", "copies of test points"
@@ -90,7 +90,7 @@ def stack_batch(sampled: Sampler, points: Tensor, most: float) -> Tensor | None:
 def stack_batch_in_part(sampled: Sampler, points: Tensor, most: float) -> Tensor | None:
     """Return the outputs as `stack_batch` does, but evaluate points that move any other input one by one; (N, m)."""
     stackable = ~_is_moved(sampled, points)[:, _others(_matching(sampled))].any(dim=1)
-    if int(stackable.sum()) < MIN_STACKED:
+    if int(stackable.sum()) < MIN_BATCHED:
         raise NotStackableError
     found = stack_batch(sampled, points[stackable], most)
     if found is None:

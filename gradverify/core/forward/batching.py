@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from gradverify.core.forward.batch_stacking import (
-    MIN_STACKED,
     SHAPE_ERRORS,
     NotStackableError,
     joined,
@@ -19,7 +18,7 @@ from gradverify.core.forward.batch_stacking import (
     stacked,
 )
 from gradverify.core.forward.sampler import Sampler, difference_in_units, outputs_at
-from gradverify.core.model.limits import AT_ONCE, HELD
+from gradverify.core.model.limits import AT_ONCE, HELD, MIN_BATCHED
 from gradverify.core.model.problem import call
 from gradverify.core.tuning import LOST_UNITS
 from gradverify.deadline import OutOfTime
@@ -79,7 +78,7 @@ def _in_one_call(sampled: Sampler, points: Tensor, into: Tensor, most: float) ->
     memory, are left to single calls.
     """
     state = sampled.vectorisation
-    if len(points) < MIN_STACKED or points.numel() + into.numel() > HELD:
+    if len(points) < MIN_BATCHED or points.numel() + into.numel() > HELD:
         return False
     if sampled.with_graph or sampled.problem.seed is not None:
         return False

@@ -26,22 +26,17 @@ from gradverify.core.forward.sampler import Sampler, outputs_near
 from gradverify.core.model.generators import random_magnitudes, random_magnitudes_from
 from gradverify.core.model.limits import portions, weighted_sums
 from gradverify.core.model.magnitudes import TINY, LengthScales, all_set, any_set, finite_size
-from gradverify.core.tuning import CLEARLY_ABOVE, NEARBY_POINTS
+from gradverify.core.tuning import ALIKE, CANCELLATION_UNITS, CLEARLY_ABOVE, CLEARLY_LESS, FEW, NEARBY_POINTS
 
-_POINTS = 8  # samples on each side of the point
 # Distances of the samples; no two gaps are equal.
-SAMPLE_DISTANCES = tuple(k + 0.8 * (k * 0.6180339887498949 % 1) for k in range(1, _POINTS + 1))
+SAMPLE_DISTANCES = tuple(k + 0.8 * (k * 0.6180339887498949 % 1) for k in range(1, NEARBY_POINTS + 1))
 _ORDERS = (3, 4, 5)  # orders of the divided differences
 _SPACING = 1.3 * 2.0**-20  # times the length scale: many float32 ulps, but too short for most functions to vary visibly
 _REDUCTION = 4.0  # factor by which the spacing then shrinks
 _MAX_REDUCTIONS = 11  # reductions of the spacing, at most
 _LARGE_FALL = 30.0  # an estimate that falls by more was not noise: order 3 of a smooth function falls by 64
-MAX_FALL = 4.0  # noise seldom falls by more from one spacing to the next
-_CLEAR_SCORE = 3.0  # score of two large falls in a row, or three small ones: a single one may be samples on one stair
 _FALL_TO_STAIR = 1e5  # an estimate that falls by more reached one stair: order 5 of a smooth function falls by 1024
-MIN_SPACINGS = 3  # spacings that are always tried, and finer ones at which stairs must show too
 _RELIABLE = 1e-5  # times the output: sampling continues while the estimate is larger, above the noise of float32
-_LARGE_NOISE = 256.0  # times the rounding of the largest output: larger noise is measured at smaller spacings
 SAFETY = 8.0  # times the standard deviation, which is the smallest of three estimates: gives a bound
 _SIDES_RATIO = 1e3  # a side with this many times the noise of the other contains a kink or a jump
 
@@ -79,7 +74,7 @@ def noise_from_samples(sampled: Sampler, direction: Tensor, samples: Tensor) -> 
     """Measure the noise of every output; `samples` (8, m) are the outputs at `SAMPLE_DISTANCES` along `direction`."""
     size = finite_size(sampled.value)
     rounding = rounding_of(sampled, samples.abs().amax(dim=0))
-    threshold = _LARGE_NOISE * torch.fmax(rounding, sampled.size * sampled.unit)
+    threshold = CANCELLATION_UNITS * torch.fmax(rounding, sampled.size * sampled.unit)
     noise_of_side = noise_in(samples)
     del samples  # frees the largest tensor held here
     if _is_clean(noise_of_side, threshold):
@@ -99,16 +94,17 @@ def noise_from_samples(sampled: Sampler, direction: Tensor, samples: Tensor) -> 
         unknown = previous == torch.inf
         level, previous = torch.where(unknown, estimate, level), torch.where(unknown, estimate, previous)
         on_stair, fell_before = previous > estimate * _FALL_TO_STAIR, fall_score > 0
-        fall_score = torch.where(estimate * MAX_FALL < previous, fall_score + 1.0, 0.0)
+        fall_score = torch.where(estimate < CLEARLY_LESS * previous, fall_score + 1.0, 0.0)
         fall_score += 0.5 * (estimate * _LARGE_FALL < previous)
-        follows = ~on_stair & (fall_score >= _CLEAR_SCORE)
+        # Two large falls in a row, or three small ones: a single one may be samples on one stair.
+        follows = ~on_stair & (fall_score >= FEW)
         level = torch.where(is_open & follows & (estimate * _LARGE_FALL < level), estimate, level)
         # Samples on one stair of rounding noise, or all before the first kink.
         dropped = is_open & (on_stair | ((estimate <= threshold) & (estimate * _LARGE_FALL < previous) & ~follows))
         after_drop = torch.where(dropped, estimate, after_drop)
         persistent |= dropped & ~fell_before & (reduction > 0)
-        falling = estimate * 2 * MAX_FALL < torch.fmax(previous, before_previous)
-        uncertain = falling | (estimate > _RELIABLE * size) | (reduction < MIN_SPACINGS)
+        falling = ALIKE * estimate < CLEARLY_LESS * torch.fmax(previous, before_previous)
+        uncertain = falling | (estimate > _RELIABLE * size) | (reduction < FEW)
         is_open &= uncertain & (estimate > threshold) & ~on_stair
         previous, before_previous = estimate, previous
     upper = level = pooled(sampled, torch.where(level < torch.inf, level, rounding))
@@ -179,7 +175,7 @@ def _estimate(
 
 def _is_clean(one: Tensor, threshold: Tensor) -> bool:
     """Return True if one side of the point has so little noise that the other need not be sampled."""
-    return all_set(one <= threshold * (CLEARLY_ABOVE / _LARGE_NOISE / SAFETY))
+    return all_set(one <= threshold * (CLEARLY_ABOVE / CANCELLATION_UNITS / SAFETY))
 
 
 def pooled(sampled: Sampler, level: Tensor) -> Tensor:
@@ -233,14 +229,14 @@ def _weights() -> Tensor:
 @cache
 def _means() -> Tensor:
     """Return the weights of the mean over all differences of each order; (orders, differences)."""
-    order = torch.tensor([order for order in _ORDERS for _ in range(_POINTS - order)], device="cpu")
+    order = torch.tensor([order for order in _ORDERS for _ in range(NEARBY_POINTS - order)], device="cpu")
     of_order = (order == torch.tensor(_ORDERS, device="cpu").unsqueeze(1)).to(torch.float64)
     return of_order / of_order.sum(dim=1, keepdim=True)
 
 
 def _weights_of(order: int) -> Tensor:
     """Return the weights of the divided differences of one order; (differences, points)."""
-    rows = torch.zeros(_POINTS - order, _POINTS, dtype=torch.float64, device="cpu")
+    rows = torch.zeros(NEARBY_POINTS - order, NEARBY_POINTS, dtype=torch.float64, device="cpu")
     for start, row in enumerate(rows):
         nodes = SAMPLE_DISTANCES[start : start + order + 1]
         for number, node in enumerate(nodes):

@@ -19,12 +19,11 @@ from gradverify.core.model.limits import HELD
 from gradverify.core.model.magnitudes import all_set, equal_or_nan, finite_size, identical, scales
 from gradverify.core.model.problem import NARROW, Primal, Problem
 from gradverify.core.model.tape import Tape, record
-from gradverify.core.tuning import CONVINCING, EXPLAINED, INPUT_EPS, LARGEST_CANCELLATION
+from gradverify.core.tuning import ALIKE, CONVINCING, EXAMINED, FEW, INPUT_EPS, LARGEST_CANCELLATION
 from gradverify.errors import EvaluationError
 from gradverify.interception import DrawTrace
 
 _BACK = 0.49  # of the gap to the next number: so far a number rounds back, and from the rest of the gap on to the next
-_TRIALS, _OF_FEW, _FEW = 4, 24, 16  # trials at each of three points: 4, or 24 with fewer than 16 outputs
 _MAX_DIFFERENCE = 32.0  # eps of the largest output, by which the two forwards may differ
 
 
@@ -132,7 +131,7 @@ def _rounds(sampled: Sampler, block: Block, dtype: torch.dtype) -> bool:
     """Return True if the forward rounds this input to `dtype`, at three points around the given one."""
     generator = torch.Generator().manual_seed(0)
     shared, point = scales(sampled.point, sampled.inputs).shared[block.coordinates], sampled.point[block.coordinates]
-    trials = _TRIALS if len(sampled.value) >= _FEW else _OF_FEW
+    trials = max(FEW, EXAMINED // max(1, len(sampled.value)))  # so many that some outputs change
     trials = max(1, min(trials, HELD // (len(sampled.point) + len(sampled.value))))
     changes = 0
     for displacement in (torch.zeros_like(shared), shared, shared.clamp(min=1.0)):
@@ -275,4 +274,4 @@ def _agree(wide: Sampler, narrow: Sampler, eps: float) -> bool:
     if all_set(is_close | (difference <= of_inputs)):
         return True
     on_the_way = rounding_on_the_way(wide) / (2 * wide.unit) * eps
-    return all_set(is_close | (difference <= of_inputs + EXPLAINED * on_the_way))
+    return all_set(is_close | (difference <= of_inputs + ALIKE * on_the_way))

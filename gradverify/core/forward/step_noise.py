@@ -13,13 +13,12 @@ import torch
 from torch import Tensor
 
 from gradverify.arithmetic.noisy import Measure, amplification
-from gradverify.core.forward.noise import MAX_FALL, MIN_SPACINGS, Noise, direction_of, noise_along, pooled, share_of
+from gradverify.core.forward.noise import Noise, direction_of, noise_along, pooled, share_of
 from gradverify.core.forward.sampler import Sampler, moved
 from gradverify.core.model.magnitudes import LengthScales
-from gradverify.core.tuning import CLEARLY_ABOVE
+from gradverify.core.tuning import CLEARLY_ABOVE, CLEARLY_LESS, FEW
 
 SPACINGS = tuple(2.0**-k for k in range(3, 20))  # times the length scale: spacings at which rounding may show
-SMALL_STEP = 2.0**-20  # step of all inputs, relative to their length
 
 
 def with_stairs(noise: Noise, sampled: Sampler, lengths: LengthScales) -> Noise:
@@ -56,9 +55,9 @@ def _persistent(levels: Tensor, most: float) -> Tensor:
     next three, because a single estimate may be too small by chance.
     """
     levels = levels.nan_to_num(0.0, 0.0, 0.0)
-    finer = levels.unfold(0, MIN_SPACINGS, 1).median(dim=2).values[1:]
+    finer = levels.unfold(0, FEW, 1).median(dim=2).values[1:]
     levels = levels[: len(finer)]
-    return torch.where((levels <= MAX_FALL * finer) & (levels <= most), levels, 0.0).amax(dim=0)
+    return torch.where((CLEARLY_LESS * levels <= finer) & (levels <= most), levels, 0.0).amax(dim=0)
 
 
 def rounding_on_the_way(sampled: Sampler, measure: Measure = amplification) -> Tensor:

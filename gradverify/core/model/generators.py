@@ -13,7 +13,8 @@ from torch import Generator, Tensor
 
 from gradverify.core.model.limits import REMEMBERED
 
-_HALF = torch.tensor(0.5, dtype=torch.float64, device="cpu")
+MAGNITUDES = (0.5, 1.5)  # smallest and largest, of random numbers around 1
+_LEAST = torch.tensor(MAGNITUDES[0], dtype=torch.float64, device="cpu")
 _SEED_OFFSET = 24_301  # a backward that draws its mask again from seed 0 must not be right by accident
 
 
@@ -92,4 +93,4 @@ def _signed_uniform(shape: torch.Size, generator: Generator) -> Tensor:
         -(2**63), None, generator=generator
     )
     integers = pairs.view(torch.int32)[: shape.numel()].reshape(shape).to(torch.float64)
-    return torch.copysign(_HALF, integers).add_(integers, alpha=2.0**-31)
+    return torch.copysign(_LEAST, integers).add_(integers, alpha=2.0**-31)

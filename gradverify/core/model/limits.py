@@ -16,6 +16,7 @@ FEW_INPUTS = 32  # input coordinates: with fewer, each is perturbed alone, and n
 HELD = 2_000_000  # numbers held in memory at a time: 16 MB
 LARGEST = 40_000_000  # numbers in the largest tensors that are computed at all: 320 MB
 AT_ONCE = 1 << 17  # numbers in the points and outputs of one call: for more, single calls cost nothing extra
+MIN_BATCHED = 6  # points, or cotangents: fewer are evaluated one by one
 _PORTION_ON_CPU = 1 << 15  # numbers per portion on the CPU: a dozen vectors of this length fit in a cache
 _PORTIONS_OF_ROWS = 2  # portions: that many rows of a matrix are quicker processed together
 _PORTION_ELSEWHERE = 1 << 20  # numbers per portion on other devices, where launching a kernel costs as much for fewer

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from gradverify.core.model.coordinates import Block, Named, coordinates_in, total
 from gradverify.core.model.limits import SUBSET
+from gradverify.core.tuning import CLEARLY_LESS
 
 TINY = torch.finfo(torch.float64).tiny  # smallest normal number: keeps logarithms and quotients finite
 _MANY = 1 << 12  # values: with fewer, one call per rung costs more than torch's cummax, which is not vectorised
-_FLOOR = 2.0**-2  # times the tensor's shared length: smallest length for the cheap steps
 UNDERFLOW = TINY * 2.0**60  # smaller sizes count as zero: a small fraction of them underflows
 _OVERFLOW = 1 / UNDERFLOW  # larger sizes count as infinite: a small multiple of them overflows
 _FILL = 2.0**53  # larger sizes, beside which 1 is lost, say nothing of others: they may be the fill value of a mask
@@ -111,7 +111,7 @@ class LengthScales:
 
     own: Tensor  # |x_j|, 0 if that is below UNDERFLOW, shared if it is above _OVERFLOW or not finite
     shared: Tensor  # median of the non-zero |x| below _FILL in the tensor, 1 if there are none
-    step: Tensor  # length for the cheap steps: own, but at least _FLOOR of shared
+    step: Tensor  # length for the cheap steps: own, but at least CLEARLY_LESS of shared
 
     @property
     def nonzero(self) -> Tensor:
@@ -131,7 +131,7 @@ def scales(point: Tensor, inputs: Sequence[Block]) -> LengthScales:
         own = torch.where(own < _OVERFLOW, own, shared)
     if not smallest >= UNDERFLOW:
         own.masked_fill_(own < UNDERFLOW, 0.0)
-    floor = (shared if len(inputs) > 1 else shared[:1]) * _FLOOR
+    floor = (shared if len(inputs) > 1 else shared[:1]) * CLEARLY_LESS
     return LengthScales(own=own, shared=shared, step=torch.maximum(own, floor))
 
 

@@ -21,9 +21,7 @@ from gradverify.core.strategy.random_sums import (
     sum_difference_at,
     vjp_for_sums,
 )
-
-_LEAST_DIRECTIONS = 3  # directions along which the entries of a column are unlike those of any other
-_LARGEST = 3  # rows of a wrong column that are compared before bisection: those of its largest entries
+from gradverify.core.tuning import FEW
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +50,7 @@ def single_wrong_column(directions: Sequence[Tensor], gaps: Sequence[SumDifferen
     and the k-th entries of the directions. Checksums locate a wrong entry of a matrix product in this way (Huang &
     Abraham, IEEE Trans. Comput. C-33(6), 1984). Along fewer than three directions some column always comes close.
     """
-    if len(gaps) < _LEAST_DIRECTIONS:
+    if len(gaps) < FEW:
         return None
     entries = torch.stack(list(directions))  # (L, n)
     unit = entries / torch.linalg.vector_norm(entries, dim=0).clamp(min=TINY)
@@ -88,7 +86,7 @@ def wrong_rows(sums: RandomSums, known_rows: CachedRows, column: int) -> list[in
     """Return a few output coordinates whose entry in this wrong column is wrong; empty if none could be found."""
     slopes = best_slope(sums.measured, sums.cotangents, zero_outside(sums.measured.lengths.step, column))
     size = slopes.value.abs().nan_to_num(0.0).masked_fill(~sums.finite, 0.0)
-    largest = size.topk(min(_LARGEST, len(size))).indices.tolist()
+    largest = size.topk(min(FEW, len(size))).indices.tolist()
     wrong = [output for output in {*largest, *known_rows} if _is_wrong(sums, known_rows, slopes, output, column)]
     if wrong:
         return sorted(wrong)

@@ -24,10 +24,10 @@ from gradverify.core.model.magnitudes import all_set, any_set, finite_size
 from gradverify.core.strategy.single_step import sample_single_steps
 from gradverify.core.strategy.sparsity import NUDGE, TensorPart, period_of
 from gradverify.core.strategy.structure import Structure, claimed_entries, find_structure
+from gradverify.core.tuning import EXAMINED
 
 _MOST_COLUMNS = 3_000  # input coordinates that are perturbed one by one
 _WORTH = 0.7  # column groups per coordinate up to which a structure is preferred to single columns
-_MOST_GROUPS = 64  # column groups up to which a structure is preferred to random sums
 _NUMBERS = 1 << 23  # in the points and outputs of all column groups, if random sums agree; see `compare_after_sums`
 _MOST_AFTER_SUMS = 320  # column groups there, with six forwards each
 
@@ -49,7 +49,7 @@ def compare_densely(measured: MeasuredProblem) -> Comparison:
 
 def compare_by_structure(measured: MeasuredProblem) -> Comparison | None:
     """Compare by shared column groups and cotangents; None if no structure is found, or if it does not hold."""
-    most = _WORTH * measured.sampled.point.numel() if fits_dense_comparison(measured) else _MOST_GROUPS
+    most = _WORTH * measured.sampled.point.numel() if fits_dense_comparison(measured) else EXAMINED
     return _by_structure(measured, most)
 
 
@@ -61,7 +61,7 @@ def compare_after_sums(measured: MeasuredProblem) -> Comparison | None:
     """
     sampled = measured.sampled
     most = min(_MOST_AFTER_SUMS, _NUMBERS // (len(sampled.point) + len(sampled.value)))
-    return _by_structure(measured, most) if most > _MOST_GROUPS else None
+    return _by_structure(measured, most) if most > EXAMINED else None
 
 
 def compare_column_groups(context: JudgingContext, hypothesis: Structure | None) -> Comparison | None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gradverify.case import Settings
-from gradverify.core.backward.vjps import LAST_DIGITS, first_vjp_is_diagonal, is_reusable, row, vjp_on_recorded_graph
+from gradverify.core.backward.vjps import first_vjp_is_diagonal, is_reusable, row, vjp_on_recorded_graph
 from gradverify.core.decide.compare import DOUBT, backward_rounding, relative_tolerance
 from gradverify.core.decide.comparison import (
     KEPT,
@@ -47,6 +47,7 @@ from gradverify.core.strategy.elementwise_sampling import (
     sample_elementwise_again,
 )
 from gradverify.core.strategy.structure import Structure, elementwise_structure
+from gradverify.core.tuning import LAST_DIGITS
 
 _MOST = 1 / 2  # of the outputs: if more are in doubt, other steps do not help, and all are judged again
 

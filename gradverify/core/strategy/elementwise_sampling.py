@@ -18,10 +18,9 @@ from gradverify.core.estimate import richardson
 from gradverify.core.estimate.richardson import PLACES
 from gradverify.core.forward.batch_stacking import stacked_with_point
 from gradverify.core.forward.sampler import Sampler, moved
+from gradverify.core.model.generators import MAGNITUDES
 from gradverify.core.model.limits import portion, portions, uninitialised_rows
 from gradverify.core.model.magnitudes import LengthScales, all_set
-
-_NEARER = 2 / 3  # scales random numbers of magnitude 1/2 to 3/2 to places within the largest step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +53,7 @@ def sample_elementwise(sampled: Sampler, lengths: LengthScales, random: Tensor) 
     step, entries, count = richardson.steps(lengths).base, sampled.value.numel(), len(sampled.inputs)
     memory = uninitialised_rows(count * (2 + len(PLACES)) + 1, sampled.value)
     point, places, differences = memory[:count].view(-1), memory[count], memory[count + 1 :].view(-1, count, entries)
-    torch.mul(random.to(step.device), _NEARER, out=places)
+    torch.div(random.to(step.device), MAGNITUDES[1], out=places)  # within the largest step
     if not _halves_are_independent(sampled, places, step, point, (differences[0, 0], differences[1, 0])):
         return None
     done = 1 if count == 1 else 0  # for one input, the two halves together are the first sample

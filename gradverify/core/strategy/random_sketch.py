@@ -18,6 +18,7 @@ from gradverify.core.decide.verdict import Code
 from gradverify.core.estimate.column_groups import single_columns
 from gradverify.core.forward.sampler import restricted_to_outputs
 from gradverify.core.model.coordinates import zero_outside
+from gradverify.core.model.generators import MAGNITUDES
 from gradverify.core.model.magnitudes import all_set, any_set
 from gradverify.core.strategy.bisection import CachedRows, Suspect, single_wrong_column, wrong_columns, wrong_rows
 from gradverify.core.strategy.random_sums import (
@@ -28,15 +29,12 @@ from gradverify.core.strategy.random_sums import (
     split_into_blocks,
     sum_difference,
 )
-from gradverify.core.tuning import SMALL_PART
+from gradverify.core.tuning import FEW, SEVERAL, SMALL_PART
 from gradverify.deadline import Deadline, OutOfTime, require_time
 from gradverify.errors import GradverifyError
 
 _COLUMNS = 8  # wrong columns that are named in all blocks together, and at least one in each
 _LEAST = 200  # calls for the search of one block, as long as there are any left: fewer find no entry
-_ROUNDS = 3  # rounds of the search, each without the columns found before
-_SPREAD = 9.0  # ratio of the largest to the smallest product of two random weights, each from 1/2 to 3/2
-_SAMPLED = 2  # rows from which the usual size of an entry is taken
 
 
 class UnnamedError(GradverifyError):
@@ -145,7 +143,7 @@ def _run(search: _Search, known_rows: CachedRows, budget: int, enough: int) -> N
     """Search for `enough` wrong columns with `budget` calls; each round leaves out the columns found before."""
     block, meter = search.block, search.block.measured.sampled.problem.meter
     directions, gaps, last = block.directions, block.gaps, meter.calls + budget
-    for _ in range(_ROUNDS):
+    for _ in range(FEW):
         if not any(gap.differs for gap in gaps):
             break
         columns: list[int] = []
@@ -209,7 +207,7 @@ def _detection_limit(whole: RandomSums, known_rows: CachedRows, generator: torch
     """Return the relative error of an entry of usual size that would have shown in some sum, whatever the weights.
 
     The usual size is the median of the non-zero entries of a random row, weighted as in the sums. The worst of
-    `_SAMPLED` rows counts. If some sums differ, and may pass within rtol, an entry shows only beyond rtol. None if the
+    a few rows counts. If some sums differ, and may pass within rtol, an entry shows only beyond rtol. None if the
     rows have no non-zero entry, or if no output is finite around the point.
     """
     finite = whole.finite.nonzero().squeeze(1)
@@ -219,13 +217,14 @@ def _detection_limit(whole: RandomSums, known_rows: CachedRows, generator: torch
     passes_within_rtol = any(gap.differs for gap in gaps)
     allowed = [gap.allowed + gap.slack if passes_within_rtol else gap.allowed for gap in gaps]
     limits = []
-    for place in finite[torch.randint(len(finite), (_SAMPLED,), generator=generator).to(finite.device)].tolist():
+    spread = (MAGNITUDES[1] / MAGNITUDES[0]) ** 2  # ratio of the largest to the smallest product of two random weights
+    for place in finite[torch.randint(len(finite), (SEVERAL,), generator=generator).to(finite.device)].tolist():
         weights, visible = whole.cotangents[:, place].abs(), []
         for direction, error in zip(whole.directions, allowed, strict=True):
             terms = known_rows[place].abs() * direction.abs()
             nonzero = terms[terms > 0]
             if nonzero.numel():
-                visible.append(float((_SPREAD * error / (weights * nonzero.median())).nan_to_num(torch.inf).min()))
+                visible.append(float((spread * error / (weights * nonzero.median())).nan_to_num(torch.inf).min()))
         if visible:
             limits.append(min(visible))
     return max(limits, default=None)

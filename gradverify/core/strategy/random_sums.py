@@ -12,7 +12,7 @@ from torch import Generator, Tensor
 
 from gradverify.core.backward.vjps import Backward, row
 from gradverify.core.decide.backward_rounding import backward_at, left_by_cancellation
-from gradverify.core.decide.compare import SIGNIFICANT, relative_tolerance
+from gradverify.core.decide.compare import RESOLVED, SIGNIFICANT, relative_tolerance
 from gradverify.core.decide.context import MeasuredProblem, absolute_floor
 from gradverify.core.decide.directional import CLOSER_STEPS, LONG_STEP, SUM_ROUNDING, directional_derivative
 from gradverify.core.estimate.richardson import DEPTH
@@ -22,18 +22,17 @@ from gradverify.core.model.coordinates import Block, zero_outside
 from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.magnitudes import TINY, all_set, any_set, finite_size, largest_in_tensor, scales
 from gradverify.core.tuning import (
-    EXPLAINED,
+    ALIKE,
     INPUT_EPS,
     NEARBY_POINTS,
     RESULT_UNITS,
+    SEVERAL,
     SMALL_PART,
 )
 from gradverify.errors import EvaluationError
 
-_VECTORS = 2  # random vectors of each kind: two kinds of cotangents, and directions in length scales
 _ROUNDING = 1e-12  # of the root sum of squares of the terms: rounding in backward
 TERM_ROUNDING = RESULT_UNITS * torch.finfo(torch.float64).eps  # of the sum of the terms' magnitudes: the same
-_SMALL = 1e-3  # of a sum: rounding of the outputs up to which a sum can be called close
 _SHARP = 1e-8  # of a sum: with an error bar below it, no smaller steps are tried
 _MOST_DIRECTIONS = 24  # directions restricted to one input, over all inputs; at least one per input
 
@@ -85,7 +84,7 @@ class SumDifference:
     @property
     def is_close(self) -> bool:
         """True if every error is within rtol plus output rounding, whatever the bars, and that rounding is small."""
-        return all_set(self.error.abs() <= self.tolerated) and all_set(self.output_rounding <= _SMALL * self.size)
+        return all_set(self.error.abs() <= self.tolerated) and all_set(self.output_rounding <= RESOLVED * self.size)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +147,7 @@ def vjp_for_sums(measured: MeasuredProblem, cotangent: Tensor) -> Tensor:
     rounding += left_by_cancellation(sampled.backward_eps) * as_much + peak * absolute_floor(sampled, measured.settings)
     if any_set(off > rounding):
         change = _change_by_input_rounding(measured, cotangent, wide)
-        rounding = torch.maximum(rounding, EXPLAINED * largest_in_tensor(change, sampled.inputs))
+        rounding = torch.maximum(rounding, ALIKE * largest_in_tensor(change, sampled.inputs))
     return torch.where(off <= rounding, wide, own)
 
 
@@ -183,7 +182,7 @@ def measure_random_sums(measured: MeasuredProblem, rtol: float, generator: Gener
 
     Costs 6 forwards for each direction, more if the first steps are too large, and 4 vjps.
     """
-    drawn = random_vectors(measured, measured.lengths.step, slice(None), _VECTORS, _VECTORS, generator)
+    drawn = random_vectors(measured, measured.lengths.step, slice(None), SEVERAL, SEVERAL, generator)
     sums = RandomSums(
         measured=measured,
         outputs=measured.sampled.outputs,

@@ -34,14 +34,13 @@ from gradverify.core.model.coordinates import zero_outside
 from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.limits import chunks, portion
 from gradverify.core.model.magnitudes import all_set, any_set
+from gradverify.core.tuning import ALIKE, SEVERAL
 from gradverify.deadline import OutOfTime
 
 # Distances along the direction, in length scales. Curvature below the noise at the long one is far below it at
-# LONG_STEP; variation on a shorter length shows at the short one.
-_LONG, _SHORT = 4.0 * LONG_STEP, FIRST
+# LONG_STEP; variation on a shorter length shows at FIRST.
+_LONG = 4.0 * LONG_STEP
 _SHORTEST, _LONGEST = 2.0**-17, 2.0**-11  # steps of smooth functions
-_MARGIN = 2.0  # times the noise, since larger outputs nearby have more
-_LEAST_COLUMNS = 2  # column groups of a curved function from which the four samples save more than they cost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +50,7 @@ class _Line:
     direction: Tensor  # (n,)
     colours: Tensor  # (C,) the groups
     long: Tensor  # (2, m) outputs at _LONG, on both sides
-    short: Tensor  # (2, m) outputs at _SHORT
+    short: Tensor  # (2, m) outputs at FIRST
     is_affine: bool
     curvature: Tensor  # (m,) the slope changes by it times the square of the distance; 0 if the function is affine
 
@@ -87,7 +86,7 @@ def _inputs_moved_together(context: JudgingContext, *, only_cotangents: bool) ->
     if small and not only_cotangents and context.claimed.numel() and _saves_calls(sampled):
         colours = torch.unique(groups.colour[:own])
         colours = colours[_smallest_steps(context, colours) <= _LONGEST]
-        if len(colours) >= _LEAST_COLUMNS:
+        if len(colours) >= SEVERAL:
             moved = torch.isin(groups.colour, colours)
             moved[own:] = False
             yield moved.nonzero().squeeze(1)
@@ -105,10 +104,10 @@ def _saves_calls(sampled: Sampler) -> bool:
 
 def _line(context: JudgingContext, direction: Tensor, coordinates: Tensor | slice) -> _Line:
     """Return the samples along a direction that moves these inputs, and what they show."""
-    noise, values = context.noise, on_line(context.sampled, direction, (_LONG, -_LONG, _SHORT, -_SHORT))
+    noise, values = context.noise, on_line(context.sampled, direction, (_LONG, -_LONG, FIRST, -FIRST))
     bend = (values[0] + values[1]).sub_(context.sampled.value, alpha=2.0).abs_()
     is_affine = all_set(bend <= _noise_of_samples(noise, values[0] - values[1], LARGEST_DEVIATION))
-    change = (values[0] - values[1]) / _LONG - (values[2] - values[3]) / _SHORT
+    change = (values[0] - values[1]) / _LONG - (values[2] - values[3]) / FIRST
     return _Line(
         direction=direction,
         colours=torch.unique(context.column_groups.colour[coordinates]),
@@ -131,7 +130,7 @@ def _by_differences(context: JudgingContext, line: _Line) -> Look | None:
         return None
     steps = _smallest_steps(context, colours)
     colours, steps = colours[steps <= _LONGEST], steps[steps <= _LONGEST]
-    if len(colours) < _LEAST_COLUMNS:
+    if len(colours) < SEVERAL:
         return None
     of_group = context.claimed.new_zeros(context.column_groups.count).index_put_((colours,), steps)
     base = context.lengths.step * of_group[context.column_groups.colour]
@@ -149,7 +148,7 @@ def _is_smooth(context: JudgingContext, line: _Line) -> bool:
     False if an output is not finite, or does not move at the short distance although it does at the long one, as on a
     stair of a quantised forward.
     """
-    value, scale = context.sampled.value, (_SHORT / _LONG) ** 1.5
+    value, scale = context.sampled.value, (FIRST / _LONG) ** 1.5
     far, near = ((plus + minus).sub_(value, alpha=2.0).abs_() for plus, minus in (line.long, line.short))
     bends_less = near <= scale * far + LARGEST_DEVIATION * context.noise.level
     moves, moves_further = ((values != value).any(dim=0) for values in (line.short, line.long))
@@ -161,7 +160,7 @@ def _smallest_steps(context: JudgingContext, colours: Tensor) -> Tensor:
     claimed, allowance = context.claimed[colours], of_column_groups(context.allowance, colours)
     lengths = value_of_column(context.column_groups, colours, context.lengths.step)
     allowed = largest_resolving_bar(claimed.abs(), allowance)
-    needed = (_MARGIN * NOISE_FACTOR * context.noise.level / (allowed * lengths)).nan_to_num(torch.inf).amax(dim=1)
+    needed = (ALIKE * NOISE_FACTOR * context.noise.level / (allowed * lengths)).nan_to_num(torch.inf).amax(dim=1)
     return torch.exp2(torch.log2(needed.clamp(min=_SHORTEST)).ceil())
 
 
@@ -222,7 +221,7 @@ def _settled(context: JudgingContext, lines: Sequence[_Line], look: Look) -> Loo
             by = spread_to_entries(context.column_groups, line.direction)[others]
             total = replace(total, value=total.value + (context.claimed[others] * by).sum(dim=0))
         off = ~torch.isfinite(total.value)
-        for distance, values in ((_LONG, line.long), (_SHORT, line.short)):
+        for distance, values in ((_LONG, line.long), (FIRST, line.short)):
             off |= differs(_slope(context.noise, values, distance, line.curvature), total)
         if any_set(off):
             kept &= ~torch.isin(chosen, line.colours)

@@ -17,15 +17,13 @@ from torch import Generator, Tensor
 from gradverify.core.forward.batching import evaluate
 from gradverify.core.forward.sampler import Sampler
 from gradverify.core.model.generators import random_magnitudes
+from gradverify.core.model.limits import AT_ONCE
 from gradverify.core.model.magnitudes import LengthScales, all_set, any_set
+from gradverify.core.tuning import EXAMINED, SEVERAL
 
-_WHOLE = 48  # length of a dimension up to which every slice is tried, if no output dimension is as long
 _SHORT = 8  # length of a dimension up to which every slice is tried in any case
-_FEW = 2  # slices tried at the beginning and, in longer dimensions, at random; if the first ones change all, no others
 _FURTHER = 20  # further slices tried, at most, if these change nothing
 NUDGE = 2.0**-8  # of the length scale: size of the displacement
-_AT_ONCE = 1 << 19  # numbers in the points and outputs of one call, up to which slices share it
-_LONGEST = 64  # periods tried
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +77,7 @@ def patterns_by_input(
         _perturb(perturbation, tried)
     for source in sources:
         own = {axis: slices for axis, slices in tried.items() if axis[0] is source}
-        _perturb(perturbation, {axis: slices[:_FEW] for axis, slices in own.items()})
+        _perturb(perturbation, {axis: slices[:SEVERAL] for axis, slices in own.items()})
         _perturb(perturbation, {axis: slices for axis, slices in own.items() if not _all_change(perturbation, axis)})
         unchanged = [axis for axis in own if {*chain(*perturbation.changes[axis].values())} <= {None}]
         _perturb(perturbation, {axis: _further_slices(axis, generator) for axis in unchanged})
@@ -102,7 +100,7 @@ def period_of(window: Window) -> int:
     """Return the distance from which on two slices change no common index."""
     size = len(window.first)
     lasts = window.last.cummax(dim=0).values
-    for period in range(1, min(size, _LONGEST)):
+    for period in range(1, min(size, EXAMINED)):
         if all_set(lasts[: size - period] < window.first[period:]):
             return period
     return size
@@ -133,11 +131,11 @@ def _parts(tensors: Sequence[tuple[tuple[int, ...], bool]]) -> tuple[TensorPart,
 
 def _slices_per_call(sampled: Sampler) -> int:
     """Return how many slices share a call; 0 if even one is large."""
-    return _AT_ONCE // (len(sampled.point) + len(sampled.value))
+    return AT_ONCE // (len(sampled.point) + len(sampled.value))
 
 
 def _perturb(perturbation: _Perturbation, slices: Mapping[_Axis, Sequence[int]]) -> None:
-    """Perturb the slices that have not been, as many in one call as `_AT_ONCE` allows, and record the changes."""
+    """Perturb the slices that have not been, as many in one call as `AT_ONCE` allows, and record the changes."""
     known, size = perturbation.changes, max(1, _slices_per_call(perturbation.sampled))
     places = [(axis, k) for axis, indices in slices.items() for k in indices if k not in known.setdefault(axis, {})]
     for first in range(0, len(places), size):
@@ -180,9 +178,9 @@ def _ranges(changed: Tensor, target: TensorPart) -> list[_Ranges | None]:
 
 def _slices(size: int, targets: Sequence[TensorPart], generator: Generator) -> list[int]:
     """Return the slices of a dimension of this size that are tried: all of a short one, else a sample."""
-    if size <= (_SHORT if any(size in target.shape for target in targets) else _WHOLE):
+    if size <= (_SHORT if any(size in target.shape for target in targets) else EXAMINED):
         return list(range(size))
-    inner = torch.randint(2, size - 2, (_FEW,), generator=generator).tolist()
+    inner = torch.randint(2, size - 2, (SEVERAL,), generator=generator).tolist()
     return sorted({0, 1, *inner, size - 1})
 
 

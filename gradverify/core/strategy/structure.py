@@ -17,12 +17,12 @@ from operator import attrgetter
 import torch
 from torch import Tensor
 
-from gradverify.core.backward.vjps import EVERYTHING, MIN_BATCHED, Backward, jacobian, many_vjps
+from gradverify.core.backward.vjps import EVERYTHING, Backward, jacobian, many_vjps
 from gradverify.core.decide.comparison import KEPT
 from gradverify.core.estimate.column_groups import ColumnGroups, elementwise_groups, groups_by_input
 from gradverify.core.forward.sampler import Sampler
 from gradverify.core.model.coordinates import total
-from gradverify.core.model.limits import AT_ONCE, HELD, LARGEST
+from gradverify.core.model.limits import AT_ONCE, HELD, LARGEST, MIN_BATCHED
 from gradverify.core.model.magnitudes import LengthScales, all_set
 from gradverify.core.strategy.sparsity import (
     InputOutputPattern,
