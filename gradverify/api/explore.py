@@ -35,7 +35,7 @@ from gradverify.run.exploring import explored
 from gradverify.run.signature import forward_parameters
 from gradverify.run.unobserved import unobserved
 
-_CHECKS = ("gradcheck", "gradgradcheck")
+_CHECKS = ("gradcheck", "gradgradcheck", "contract")
 _REFERENCE = "reference"
 
 
@@ -80,8 +80,9 @@ def explore(
     an argument may have; `require` is a condition over inputs and dims such as "len(y) == n // 2 + 1"; `fixed` are the
     names of what stays as it is.
 
-    `checks` are those that a try may fail: of "gradcheck", "gradgradcheck" and "reference", by default the first two,
-    and with a `reference` all three.
+    `checks` are those that a try may fail: of "gradcheck", "gradgradcheck", "contract" and "reference", by default the
+    first three, and with a `reference` all four. The contract is asked where a flag, a text or None has changed, and
+    where backward writes into its cotangent.
 
     The result is true if there is no failure. It has `failures`, `extremes` (wrong numbers far outside the range of the
     inputs) and `questions` (forward runs, backward raises), and the number of `tries`. The same arguments give the same

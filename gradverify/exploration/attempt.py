@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 
 from gradverify.case import Case
 from gradverify.checks import gradcheck, gradgradcheck
+from gradverify.checks.contract import check as contract
 from gradverify.checks.failures import first_line
 from gradverify.checks.reference import check as reference
 from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import record, vjp_problem
 from gradverify.errors import EvaluationError
-from gradverify.exploration.change import Base
+from gradverify.exploration.change import Base, Rule
+from gradverify.exploration.inputs import plain_inputs
 from gradverify.exploration.judge import Judged, Outcome, judge
 from gradverify.exploration.legal import why_not
-from gradverify.exploration.slices import is_mapped, is_well_conditioned, uses_matrices
+from gradverify.exploration.slices import is_well_conditioned, uses_matrices
 from gradverify.result import CheckResult, Verdict
 
 # Autograd rejects what backward returns, backward raises, or the reference has outputs of other shapes.
@@ -34,12 +36,12 @@ class Attempt:
     check: str  # the check that looks closer
 
 
-def attempt(base: Base, case: Case, mapped: tuple[str, ...] = ()) -> Attempt:
+def attempt(base: Base, case: Case, rules: Sequence[Rule] = ()) -> Attempt:
     """Build and judge a changed case. Raises OutOfTime."""
     check = checks_of(base.case)[0]
     try:
         problem = replace(base.tools.build(case), deadline=base.deadline)
-        reason = _why_illegal(base, case, problem, mapped)
+        reason = _why_illegal(base, case, problem, rules)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # of the user's factories, or inputs that cannot be made
@@ -49,10 +51,16 @@ def attempt(base: Base, case: Case, mapped: tuple[str, ...] = ()) -> Attempt:
     judged = Judged(outcome=Outcome.RIGHT)
     for name in checks_of(base.case):
         if name == gradgradcheck.NAME and not judged.is_smooth:
-            break  # backward jumps at a kink: it has no derivative there
+            continue  # backward jumps at a kink: it has no derivative there
+        if name == contract.NAME and not (judged.overwrites or _is_other_way(base.case, case)):
+            break
         found = _judge(base, name, case, problem)
-        outputs, is_smooth = max(judged.outputs, found.outputs), judged.is_smooth and found.is_smooth
-        judged = replace(found, outputs=outputs, is_smooth=is_smooth)
+        judged = replace(
+            found,
+            outputs=max(judged.outputs, found.outputs),
+            is_smooth=judged.is_smooth and found.is_smooth,
+            overwrites=judged.overwrites or found.overwrites,
+        )
         if judged.outcome is not Outcome.RIGHT:
             return Attempt(case=case, problem=problem, judged=judged, check=name)
     return Attempt(case=case, problem=problem, judged=judged, check=check)
@@ -60,17 +68,22 @@ def attempt(base: Base, case: Case, mapped: tuple[str, ...] = ()) -> Attempt:
 
 def confirmed(base: Base, found: Attempt) -> CheckResult | None:
     """Return the result of the check that looks closer if it fails, else None. Raises OutOfTime."""
+    result = looked_closer(base, found)
+    return result if result is not None and result.verdict is Verdict.FAIL else None
+
+
+def looked_closer(base: Base, found: Attempt) -> CheckResult | None:
+    """Return the result of the check that looks closer, None without a problem. Raises OutOfTime."""
     if found.problem is None:
         return None
-    result = found.judged.result or base.tools.check(found.case, found.problem, found.check)
-    return result if result.verdict is Verdict.FAIL else None
+    return found.judged.result or base.tools.check(found.case, found.problem, found.check)
 
 
 def checks_of(case: Case) -> tuple[str, ...]:
-    """Return the checks of a case that judge numbers at a point, those that see most first."""
+    """Return the checks that tries are judged by, those that see most first: one at least that compares numbers."""
     known = (gradcheck.NAME, reference.NAME, gradgradcheck.NAME)
-    found = tuple(name for name in known if name in case.checks)
-    return found or (gradcheck.NAME,)
+    found = tuple(name for name in known if name in case.checks) or (gradcheck.NAME,)
+    return (*found, contract.NAME) if contract.NAME in case.checks else found
 
 
 def codes(result: CheckResult) -> frozenset[str]:
@@ -78,20 +91,18 @@ def codes(result: CheckResult) -> frozenset[str]:
     return frozenset(finding.code for finding in result.findings if finding.verdict is Verdict.FAIL)
 
 
-def _why_illegal(base: Base, case: Case, problem: Problem, mapped: tuple[str, ...]) -> str:
+def _why_illegal(base: Base, case: Case, problem: Problem, rules: Sequence[Rule]) -> str:
     """Return which rule the case breaks, "" if none; may raise."""
-    rules = case.explore
+    declared = case.explore
     if not problem.primals:
         return "no input requires grad"
-    if (rules.ranges or rules.indices or rules.sizes or rules.require) and (
+    if (declared.ranges or declared.indices or declared.sizes or declared.require) and (
         reason := why_not(case, {**base.tools.defaults, **base.tools.arguments(case)})
     ):
         return reason
     if uses_matrices(base.seen.operators) and not is_well_conditioned(problem):
         return "a matrix is close to singular"
-    return (
-        "forward is no map over a new dimension" if mapped and not is_mapped(case, problem, mapped, base.tools) else ""
-    )
+    return next((reason for rule in rules if (reason := rule(case, problem, base.tools))), "")
 
 
 def _judge(base: Base, check: str, case: Case, problem: Problem) -> Judged:
@@ -99,7 +110,21 @@ def _judge(base: Base, check: str, case: Case, problem: Problem) -> Judged:
         return _against_reference(base, case, problem)
     if check == gradgradcheck.NAME:
         return _second_order(problem, case.seed)
+    if check == contract.NAME:
+        return _by_contract(base, case, problem)
     return judge(problem, case.seed, base.watching)
+
+
+def _is_other_way(written: Case, case: Case) -> bool:
+    """True if a flag, a text or None differs from the inputs as written: other code may run."""
+    before, after = plain_inputs(written, {}), plain_inputs(case, {})
+    values = [(before.get(name), value) for name, value in after.items()]
+    return any(old != new and isinstance(new, bool | str | None) for old, new in values) or len(before) > len(after)
+
+
+def _by_contract(base: Base, case: Case, problem: Problem) -> Judged:
+    result = base.tools.check(case, problem, contract.NAME)
+    return Judged(outcome=Outcome.SUSPECT if result.verdict is Verdict.FAIL else Outcome.RIGHT, result=result)
 
 
 def _against_reference(base: Base, case: Case, problem: Problem) -> Judged:

@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from gradverify.case import Case
+from gradverify.core.model.problem import Problem
 from gradverify.deadline import Deadline
 from gradverify.exploration.inputs import is_fixed, tensor_at, tensor_inputs, with_tensor
 from gradverify.exploration.tools import Tools
@@ -24,6 +25,8 @@ class Seen:
     operators: frozenset[str] = frozenset()  # names of the aten operators called
 
 
+# (the changed case, its problem, tools) -> why the case is not legal, "" if it is; may raise
+Rule = Callable[[Case, Problem, Tools], str]
 Watching = Callable[[Callable[[], Any]], Any]
 
 
@@ -51,7 +54,7 @@ class Change:
     phrase: str  # "stride: 1 (was 2)"
     apply: Callable[[Case], Case]  # returns the case itself if there is nothing to change; may raise
     names: tuple[str, ...] = ()  # the inputs that it changes
-    mapped: tuple[str, ...] = ()  # inputs that get a new leading dimension, over which forward must act as a map
+    rules: tuple[Rule, ...] = ()  # what forward has to be at the changed inputs, beside what the spec declares
     size: int | None = None  # the new size, if it changes one
     far: bool = False  # True if values are far outside the range of the ones written
 

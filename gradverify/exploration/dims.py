@@ -51,6 +51,7 @@ class Dimension:
     size: int
     places: tuple[Place, ...] = ()  # () if it has a name: the shapes as written then say where it occurs
     arguments: tuple[str, ...] = ()  # whole numbers that change with it
+    beside_equals: bool = False  # True if axes of other tensors that have this size keep it
 
 
 def dimensions(base: Base) -> tuple[Dimension, ...]:
@@ -71,7 +72,12 @@ def dimensions(base: Base) -> tuple[Dimension, ...]:
         for name, value in plain_inputs(case, {}).items()
         if type(value) is int and value == found.size and value > 1 and not is_fixed(case, name)
     ]
-    alone = [_tied(found.size, [place]) for found in tied if len(found.places) > 1 for place in found.places]
+    alone = [
+        replace(_tied(found.size, [place]), beside_equals=any(path != place[0] for path, _ in found.places))
+        for found in tied
+        if len(found.places) > 1
+        for place in found.places
+    ]
     return (*named, *tied, *with_arguments, *alone)
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gradverify.case import Case
+from gradverify.checks.contract import check as contract
 from gradverify.deadline import OutOfTime
 from gradverify.exploration.attempt import Attempt, attempt, codes, confirmed, entries, failing_like, suspect_like
 from gradverify.exploration.change import Base, Change
@@ -10,30 +13,41 @@ from gradverify.exploration.inputs import tensor_at, tensor_inputs
 from gradverify.exploration.shrink import differences, shrink, with_smaller_sizes
 from gradverify.result import CheckResult, Discovery, Grade, Verdict
 
+_NO_GRADIENT = "GV102"
+_PLACE = "single-elements"  # a cause that says where, and not why
+_FEW = 2  # entries that a cause may explain by coincidence
 _MOST_ENTRIES = 10_000  # of a Jacobian that is judged entry by entry before it is made smaller
 
 
 def question(base: Base, number: int, change: Change, found: Attempt) -> Discovery:
     """Return the discovery of inputs that forward accepts and backward refuses."""
-    inputs, spec = base.tools.text(found.case)
-    return Discovery(
-        grade=Grade.QUESTION,
-        number=number,
-        changes=(change.phrase,),
-        inputs=inputs,
-        spec=spec,
-        message=f"forward runs, but {found.judged.message}",
-    )
+    return _question(base, number, change, found, f"forward runs, but {found.judged.message}")
 
 
 def failure(base: Base, number: int, change: Change, found: Attempt) -> Discovery | None:
-    """Return the discovery if the check confirms it, at the smallest inputs that still fail."""
+    """Return the discovery if the check confirms it, at the smallest inputs that still fail.
+
+    A tensor in place of None may be a constant. If backward has no gradient for it, that is a question. What the
+    contract finds at the inputs as written too is no discovery.
+    """
     found = _affordable(base, found)
     result = confirmed(base, found)
     if result is None:
         return None
-    small = shrink(base, found.case, failing_like(base, codes(result), found.check))
-    shown = _diagnosed(base, small, found.check) or _diagnosed(base, found.case, found.check) or result
+    wrong = [finding for finding in result.findings if finding.verdict is Verdict.FAIL]
+    new = tensor_inputs(found.case).keys() - tensor_inputs(base.case).keys()
+    wanted = frozenset(each.code for each in wrong if each.code != _NO_GRADIENT or each.wrt not in new)
+    if found.check == contract.NAME:
+        as_written = base.tools.check(base.case, base.tools.build(base.case), contract.NAME)
+        wanted -= codes(as_written)
+        if not wanted:
+            return None
+    if not wanted:
+        return _question(base, number, change, found, wrong[0].message)
+    small = shrink(base, found.case, failing_like(base, wanted, found.check))
+    wide = _diagnosed(base, found.case, found.check)
+    shown = _diagnosed(base, small, found.check)
+    shown = (wide or result) if shown is None else shown if wide is None else _with_causes_of(shown, wide)
     inputs, spec = base.tools.text(small)
     return Discovery(
         grade=Grade.EXTREME if change.far else Grade.FAILURE,
@@ -46,11 +60,26 @@ def failure(base: Base, number: int, change: Change, found: Attempt) -> Discover
     )
 
 
+def _question(base: Base, number: int, change: Change, found: Attempt, message: str) -> Discovery:
+    inputs, spec = base.tools.text(found.case)
+    return Discovery(
+        grade=Grade.QUESTION, number=number, changes=(change.phrase,), inputs=inputs, spec=spec, message=message
+    )
+
+
 def is_same(one: Discovery, other: Discovery) -> bool:
-    """Return True if two discoveries are at the same inputs, or name the same cause in the same block."""
-    causes = _causes(one)
-    at_the_same = one.inputs == other.inputs if one.inputs else one.changes == other.changes
-    return at_the_same or (bool(causes) and causes == _causes(other))
+    """Return True if two discoveries are one mistake.
+
+    They are at the same inputs, or name the same cause in the same block. Without a cause, the same input has changed,
+    and the same blocks are wrong.
+    """
+    if (one.inputs == other.inputs) if one.inputs else (one.changes == other.changes):
+        return True
+    causes, others = _causes(one), _causes(other)
+    if causes or others:
+        return causes == others
+    changed, too = (each.changes[0].partition(":")[0] for each in (one, other))
+    return bool(one.checks) and changed == too and _blocks(one) == _blocks(other)
 
 
 def _affordable(base: Base, found: Attempt) -> Attempt:
@@ -72,6 +101,22 @@ def _diagnosed(base: Base, case: Case, check: str) -> CheckResult | None:
     return result if result.verdict is Verdict.FAIL else None
 
 
+def _with_causes_of(small: CheckResult, wide: CheckResult) -> CheckResult:
+    """Return the result at small inputs with the causes that larger ones show: many patterns fit a few entries."""
+    known = {(finding.code, finding.of, finding.wrt): finding for finding in wide.findings}
+    findings = []
+    for finding in small.findings:
+        other = known.get((finding.code, finding.of, finding.wrt), finding)
+        says = finding.message.partition("\n")[0]
+        if other.cause and other.cause not in (_PLACE, finding.cause):
+            why = other.message.partition("\n")[2]
+            finding = replace(finding, cause=other.cause, message=f"{says}\n{why} (before the inputs were made small)")
+        elif finding.cause and not other.cause and finding.total <= _FEW:
+            finding = replace(finding, cause=None, message=says)
+        findings.append(finding)
+    return replace(small, findings=tuple(findings))
+
+
 def _phrases(base: Base, change: Change, small: Case) -> tuple[str, ...]:
     """Return what is different at the smallest failing inputs: arguments and shapes, else the change that found it."""
     before = {path: tensor_at(base.case, path, base.tools) for path in tensor_inputs(base.case)}
@@ -82,6 +127,17 @@ def _phrases(base: Base, change: Change, small: Case) -> tuple[str, ...]:
     return (change.phrase, *(phrase for phrase in found if phrase not in change.phrase))
 
 
+def _blocks(found: Discovery) -> set[tuple[str | None, ...]]:
+    """Return what is wrong, by code, output and input."""
+    failing = [each for check in found.checks for each in check.findings if each.verdict is Verdict.FAIL]
+    return {(finding.code, finding.of, finding.wrt) for finding in failing}
+
+
 def _causes(found: Discovery) -> set[tuple[str | None, ...]]:
-    findings = [finding for check in found.checks for finding in check.findings if finding.cause is not None]
-    return {(finding.code, finding.cause, finding.of, finding.wrt) for finding in findings}
+    """Return what names the mistake: causes in blocks, or what the contract finds."""
+    return {
+        (finding.code, finding.cause, finding.of, finding.wrt)
+        for check in found.checks
+        for finding in check.findings
+        if finding.cause is not None or (check.check == contract.NAME and finding.verdict is Verdict.FAIL)
+    }

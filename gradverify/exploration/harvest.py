@@ -14,7 +14,7 @@ from gradverify.exploration.exercised.watched import Watched
 from gradverify.exploration.inputs import plain_inputs
 
 _LARGEST = 1e4  # of numbers that tensors are given as values
-_LARGEST_INTEGER = 4096  # of sizes of blocks and special values
+_LARGEST_INTEGER = 16_384  # of sizes of blocks and special values
 _SMALL_SIZE = 8  # whole numbers below are rarely sizes of blocks
 _LONGEST_TEXT = 20  # characters of the name of a mode
 

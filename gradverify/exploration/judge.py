@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import chain
 
 import torch
 from torch import Tensor
@@ -44,6 +45,7 @@ class Judged:
     message: str = ""  # what was raised
     pairs: frozenset[tuple[str, str]] = frozenset()  # output and input that seem wrong
     is_smooth: bool = True  # False if slopes from the two sides differ along some direction
+    overwrites: bool = False  # True if backward changes the cotangent that it gets
     outputs: int = 0  # entries of all outputs
     result: CheckResult | None = None  # of the check itself, if it was asked at once
 
@@ -66,7 +68,7 @@ def judge(problem: Problem, seed: int, watching: Watching = plainly) -> Judged:
     except (EvaluationError, KeyError, RuntimeError):  # beside the point, forward raises or returns something else
         return Judged(outcome=Outcome.SUSPECT, pairs=frozenset({("", "")}), outputs=outputs)
     outcome = Outcome.SUSPECT if pairs else Outcome.RIGHT
-    return Judged(outcome=outcome, pairs=pairs, is_smooth=is_smooth, outputs=outputs)
+    return Judged(outcome=outcome, pairs=pairs, is_smooth=is_smooth, outputs=outputs, overwrites=found.overwrites)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +78,7 @@ class _Evaluated:
     tape: Tape
     cotangents: list[Tensor]  # one per output
     gradients: list[tuple[Tensor | None, ...]]  # one per output, or one for all
+    overwrites: bool
 
 
 def _evaluated(problem: Problem, generator: torch.Generator, watching: Watching) -> _Evaluated | Judged:
@@ -87,13 +90,15 @@ def _evaluated(problem: Problem, generator: torch.Generator, watching: Watching)
     if not legal:
         return Judged(outcome=Outcome.ILLEGAL, message="forward returns nothing finite")
     cotangents = _cotangents(tape, generator)
+    parts = _one_by_one(cotangents)
+    given = [[each.clone() for each in part] for part in parts]
     try:
         with poisoned_memory():
-            parts = _one_by_one(cotangents)
-            gradients = watching(lambda: [vjp(problem, tape, part) for part in parts])
+            gradients = watching(lambda: [vjp(problem, tape, part) for part in given])
     except EvaluationError as error:
         return Judged(outcome=Outcome.REFUSED, message=_raised(error))
-    return _Evaluated(tape=tape, cotangents=cotangents, gradients=gradients)
+    overwrites = not all(map(torch.equal, chain(*parts), chain(*given)))
+    return _Evaluated(tape=tape, cotangents=cotangents, gradients=gradients, overwrites=overwrites)
 
 
 def _raised(error: EvaluationError) -> str:

@@ -41,6 +41,6 @@ def pairs(first: Change, second: Change) -> Change:
         phrase=f"{first.phrase}; {second.phrase}",
         apply=lambda case: second.apply(first.apply(case)),
         names=tuple(dict.fromkeys((*first.names, *second.names))),
-        mapped=(*first.mapped, *second.mapped),
+        rules=(*first.rules, *second.rules),
         far=first.far or second.far,
     )

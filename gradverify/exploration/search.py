@@ -11,8 +11,9 @@ from typing import Any
 
 from gradverify.case import Case, Exploring, Trying
 from gradverify.checks import gradgradcheck
+from gradverify.checks.contract import check as contract
 from gradverify.deadline import OutOfTime, deadline_in
-from gradverify.exploration.attempt import Attempt, attempt, checks_of, confirmed
+from gradverify.exploration.attempt import Attempt, attempt, checks_of, looked_closer
 from gradverify.exploration.change import Base, Change, Watching
 from gradverify.exploration.discover import failure, is_same, question
 from gradverify.exploration.exercised.uncovered import uncovered
@@ -22,7 +23,7 @@ from gradverify.exploration.harvest import seen_in
 from gradverify.exploration.judge import Outcome
 from gradverify.exploration.propose import pairs, proposals
 from gradverify.exploration.tools import Tools
-from gradverify.result import Discovery, Exploration, Grade
+from gradverify.result import Discovery, Exploration, Grade, Verdict
 
 OnTry = Callable[[Trying], None]
 _MOST_DISCOVERIES = 5  # of each grade; later ones are counted only
@@ -32,7 +33,6 @@ _SECOND_OF_PAIRS = 30
 _MOST_OUTPUTS = 200_000  # entries of the outputs beyond which a size is not made larger
 _MOST_UNCONFIRMED = 5  # tries of one kind that seemed wrong and were not, before such tries are taken for right
 _SHARE = 0.9  # of the case's time limit: that of one try, made small included, between calls of user code
-_SECOND_ORDER = "the second derivative is wrong at the inputs as written"
 _Key = tuple[object, ...]
 
 
@@ -73,13 +73,11 @@ def explore(case: Case, tools: Tools, request: Exploring, on_try: OnTry) -> Expl
     """
     state = _Search(base=Base(case=case, tools=tools), budget=request.budget)
     state.base = replace(state.base, watching=_watching(state))
-    message = _trouble(state.base)
-    first_order = tuple(check for check in checks_of(case) if check != gradgradcheck.NAME)
-    if message == _SECOND_ORDER and first_order:
-        message += ", and was left out"
-        state.base = replace(state.base, case=replace(case, checks=first_order))
-    elif message:
+    message, checks = _as_written(state.base)
+    if not checks:
         return Exploration(tries=0, budget=request.budget, message=message)
+    if checks != checks_of(case):
+        state.base = replace(state.base, case=replace(case, checks=checks))
     state.base = replace(state.base, seen=seen_in(case, tools.functions, state.watched))
     state.missing = bool(uncovered(state.watched, tools.functions))
     right = () if request.after is None else _go_on(state, request.after)
@@ -144,20 +142,31 @@ def _so_far(state: _Search) -> Exploration:
     )
 
 
-def _trouble(base: Base) -> str:
-    """Return what is wrong at the inputs as written, "" if nothing is."""
+def _as_written(base: Base) -> tuple[str, tuple[str, ...]]:
+    """Return what is wrong at the inputs as written, "" if nothing is, and the checks that tries are judged by.
+
+    There are none if the gradient is wrong already. A second derivative that is wrong, or that does not exist since
+    backward is differentiable once only, is left out.
+    """
+    checks = checks_of(base.case)
     try:
         first = attempt(base, base.case)
         if first.judged.outcome is Outcome.ILLEGAL:
-            return f"the inputs as written cannot be tried: {first.judged.message}"
+            return f"the inputs as written cannot be tried: {first.judged.message}", ()
         if first.judged.outcome is Outcome.REFUSED:
-            return f"at the inputs as written, {first.judged.message}"
-        wrong = first.judged.outcome is Outcome.SUSPECT and confirmed(base, first) is not None
+            return f"at the inputs as written, {first.judged.message}", ()
+        result = looked_closer(base, first) if first.judged.outcome is Outcome.SUSPECT else None
     except OutOfTime as error:
-        return f"at the inputs as written, one forward and backward {error}"
-    if not wrong:
-        return ""
-    return _SECOND_ORDER if first.check == gradgradcheck.NAME else "the gradient is wrong at the inputs as written"
+        return f"at the inputs as written, one forward and backward {error}", ()
+    verdict = None if result is None else result.verdict
+    if verdict not in (Verdict.FAIL, Verdict.SKIP):
+        return "", checks
+    if first.check != gradgradcheck.NAME:
+        return ("the gradient is wrong at the inputs as written", ()) if verdict is Verdict.FAIL else ("", checks)
+    others = tuple(check for check in checks if check != gradgradcheck.NAME)
+    others = () if others == (contract.NAME,) else others  # which compares no numbers
+    wrong = "the second derivative is wrong at the inputs as written" + (", and was left out" if others else "")
+    return wrong if verdict is Verdict.FAIL else "", others
 
 
 def _all_changes(state: _Search) -> Iterator[Change]:
@@ -192,10 +201,10 @@ def _applied(state: _Search, change: Change) -> Case | None:
 
 
 def _try(state: _Search, change: Change, candidate: Case) -> bool:
-    """Try a changed case and note what comes of it; return True if it is legal and its gradient right."""
+    """Try a changed case and note what comes of it; return True if it is legal, and the check finds nothing wrong."""
     state.base = replace(state.base, deadline=deadline_in(_SHARE * state.base.case.timeout))
     try:
-        found = attempt(state.base, candidate, change.mapped)
+        found = attempt(state.base, candidate, change.rules)
         if found.judged.outcome is Outcome.ILLEGAL:
             return False
         state.tries += 1
@@ -208,7 +217,7 @@ def _try(state: _Search, change: Change, candidate: Case) -> bool:
         else:
             # Other values of an argument may show other mistakes.
             what = (change.phrase,) if change.kind == "arguments" else change.names
-            _note(state, change, found, (change.kind, what, found.check, found.judged.pairs), failure)
+            return not _note(state, change, found, (change.kind, what, found.check, found.judged.pairs), failure)
     except OutOfTime as error:
         state.lost.append(f"{change.phrase}: {error}")
     return False
@@ -220,25 +229,26 @@ def _note(
     found: Attempt,
     key: _Key,
     discover: Callable[[Base, int, Change, Attempt], Discovery | None],
-) -> None:
-    """Add a discovery; one like it before is counted instead."""
+) -> bool:
+    """Add a discovery, or count one like it before; return False if there is none."""
     if key in state.known:
         _count(state, state.known[key], change.phrase)
-        return
+        return True
     if state.unconfirmed[key] >= _MOST_UNCONFIRMED:
-        return
+        return False
     discovery = discover(state.base, state.tries, change, found)
     if discovery is None:
         state.unconfirmed[key] += 1
-        return
+        return False
     alike = [k for k, other in enumerate(state.discoveries) if other.grade is discovery.grade]
     same = next((k for k in alike if is_same(state.discoveries[k], discovery)), None)
     if same is None and len(alike) < _MOST_DISCOVERIES:
         state.known[key] = len(state.discoveries)
         state.discoveries.append(discovery)
-        return
+        return True
     state.known[key] = alike[-1] if same is None else same
     _count(state, state.known[key], discovery.changes[0])
+    return True
 
 
 def _count(state: _Search, place: int, phrase: str) -> None:

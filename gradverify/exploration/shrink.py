@@ -88,6 +88,8 @@ def _smaller(state: _Shrinking) -> None:
                 break
             dimension = found[number]
             for size in _below(dimension.size):
+                if size == 1 and dimension.beside_equals:
+                    continue  # forward may take it for one that is to be repeated
                 if state.take(with_size, dimension, size, state.base.tools):
                     break
         if state.case == before:

@@ -1,4 +1,4 @@
-"""Whether forward acts as a map over a new leading dimension, and whether matrices are far from singular."""
+"""Whether forward is a map over a new dimension, or broadcasts one of size 1, and whether matrices are singular."""
 
 from __future__ import annotations
 
@@ -23,11 +23,15 @@ _DECOMPOSITIONS = frozenset({
 })  # fmt: skip
 
 
-def is_mapped(case: Case, problem: Problem, paths: Sequence[str], tools: Tools) -> bool:
-    """Return True if output number k is what forward returns for slice k of the inputs at `paths`; may raise."""
+_NO_MAP = "forward is no map over a new dimension"
+_NO_BROADCAST = "forward does not broadcast a dimension of size 1"
+
+
+def no_map(paths: Sequence[str], case: Case, problem: Problem, tools: Tools) -> str:
+    """Return "" if output number k is what forward returns for slice k of the inputs at `paths`; may raise."""
     whole = _forward(problem)
     if not whole or any(output.dim() == 0 for output in whole):
-        return False
+        return _NO_MAP
     for number in range(tensor_at(case, paths[0], tools).shape[0]):
         part = case
         for path in paths:
@@ -36,10 +40,26 @@ def is_mapped(case: Case, problem: Problem, paths: Sequence[str], tools: Tools) 
         try:
             alone = _forward(tools.build(part))
         except EvaluationError:
-            return False
+            return _NO_MAP
         if len(alone) != len(whole) or not all(map(_equal, [output[number] for output in whole], alone)):
-            return False
-    return True
+            return _NO_MAP
+    return ""
+
+
+def no_broadcast(path: str, axis: int, size: int, case: Case, problem: Problem, tools: Tools) -> str:
+    """Return "" if forward returns for an input with one slice what it returns for `size` copies of it; may raise.
+
+    A loss that takes one label for a batch without meaning to repeats it in some of its terms only.
+    """
+    values = tensor_at(case, path, tools)
+    repeated = values.expand(*values.shape[:axis], size, *values.shape[axis + 1 :])
+    try:
+        wide = _forward(tools.build(with_tensor(case, path, repeated.contiguous())))
+    except EvaluationError:
+        return _NO_BROADCAST
+    found = _forward(problem)
+    same = len(found) == len(wide) and all(map(_equal_when_repeated, found, wide))
+    return "" if same else _NO_BROADCAST
 
 
 def uses_matrices(operators: frozenset[str]) -> bool:
@@ -62,6 +82,13 @@ def _forward(problem: Problem) -> list[Tensor]:
     with torch.no_grad():
         found = call(problem, [primal.tensor.clone() for primal in problem.primals])
     return [output.tensor.detach() for output in found]
+
+
+def _equal_when_repeated(narrow: Tensor, wide: Tensor) -> bool:
+    try:
+        return _equal(narrow.broadcast_to(wide.shape), wide)
+    except RuntimeError:  # the shapes do not fit
+        return False
 
 
 def _equal(part: Tensor, alone: Tensor) -> bool:

@@ -15,7 +15,7 @@ from gradverify.errors import EvaluationError
 
 _STEPS = (2.0**-17, 2.0**-11, 2.0**-23)  # relative to the size of the input; in float64
 _RELATIVE = 1e-6  # error of a sum of products, relative to its terms, that is no reason to look closer
-_CLAIM_ROUNDING = 64.0  # eps: the same for claims in low precision
+_CLAIM_ROUNDING = 8.0  # eps: the same for claims in low precision
 _ROUNDING = 16.0  # eps of the outputs: error of one difference
 _KINK = 0.05  # difference of the two slopes, relative to the larger, that is a kink and no curvature
 _DOUBLE = torch.finfo(torch.float64).eps
@@ -71,21 +71,35 @@ def wrong_claims(
         above, below = (_outputs(around, tangents, side * step) for side in (1.0, -1.0))
         wrong = [k for k in wrong if not _agrees(around, claims[k], weights[k], above, below, step)]
         if step == around.steps[0]:
-            has_kink = _has_kink(around, above, below)
+            has_kink = _has_kink(around, tangents, above, below)
         if not wrong:
             break
     return wrong, has_kink
 
 
-def _has_kink(around: Surroundings, above: Sequence[Tensor], below: Sequence[Tensor]) -> bool:
-    """Return True if some output has slopes that differ between the two sides, relative to the larger one."""
+def _has_kink(
+    around: Surroundings, tangents: Sequence[Tensor | None], above: Sequence[Tensor], below: Sequence[Tensor]
+) -> bool:
+    """Return True if some output has slopes that differ between the two sides, relative to the larger one.
+
+    At a quarter of the step a kink leaves a quarter of the difference, and the curvature at a stationary point a
+    sixteenth.
+    """
+    bends = _bends(around, above, below)
+    if not any(bool((bend > 0).any()) for bend in bends):
+        return False
+    closer = _bends(around, *(_outputs(around, tangents, side * around.steps[0] / 4) for side in (1.0, -1.0)))
+    return any(bool(((bend > 0) & (small > bend / 8)).any()) for bend, small in zip(bends, closer, strict=True))
+
+
+def _bends(around: Surroundings, above: Sequence[Tensor], below: Sequence[Tensor]) -> list[Tensor]:
+    """Return how much the rises to the two sides differ, 0 if it is little beside the larger one, or rounding."""
+    found = []
     for high, low, middle in zip(above, below, around.centre, strict=True):
         rise, fall = high - middle, middle - low
-        largest = torch.maximum(rise.abs(), fall.abs())
-        noise = _ROUNDING * around.eps * middle.abs()
-        if bool(((rise - fall).abs() > _KINK * largest + noise).any()):
-            return True
-    return False
+        bend, largest = (rise - fall).abs(), torch.maximum(rise.abs(), fall.abs())
+        found.append(bend.masked_fill(bend <= _KINK * largest + _ROUNDING * around.eps * middle.abs(), 0.0))
+    return found
 
 
 def _outputs(around: Surroundings, tangents: Sequence[Tensor | None], step: float) -> list[Tensor]:

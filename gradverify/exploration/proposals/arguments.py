@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
 
 from gradverify.case import Case, Literal, TensorInput, Uniform
 from gradverify.exploration.change import Base, Change
+from gradverify.exploration.dims import shapes
 from gradverify.exploration.inputs import is_fixed, plain_inputs, tensor_inputs, with_input, with_plain
 
 KIND = "arguments"
@@ -42,7 +44,7 @@ def _change(name: str, value: Any, other: Any) -> Change:
     phrase = f"{name}: {_shown(other)} (was {_shown(value)})"
     given = other if isinstance(other, TensorInput) else None
     apply = partial(with_plain, name=name, value=other) if given is None else partial(_with, name, given)
-    return Change(kind=KIND, phrase=phrase, apply=apply, names=(name,))
+    return Change(kind=KIND, phrase=phrase, apply=apply, names=(name,), far=other == math.inf)
 
 
 def _with(name: str, given: TensorInput, case: Case) -> Case:
@@ -88,7 +90,7 @@ def _whole(value: int, base: Base) -> Iterator[Any]:
 
 
 def _real(value: float) -> Iterator[float]:
-    yield from (1.0, 0.0, 0.5, 2.0, value / 2, 2 * value, 3.0, 1.5, 10 * value, value / 10, -value, -1.0)
+    yield from (1.0, 0.0, 0.5, 2.0, value / 2, 2 * value, 3.0, 1.5, 10 * value, value / 10, -value, -1.0, math.inf)
 
 
 def _texts(value: str, base: Base) -> Iterator[str]:
@@ -97,12 +99,16 @@ def _texts(value: str, base: Base) -> Iterator[str]:
 
 
 def _for_none(base: Base) -> Iterator[Any]:
-    """Yield numbers, and tensors of positive numbers that are as long as a dimension of another input."""
-    yield from (1, 2.0, 0.5, True, 0)
-    shapes = [given.shape for given in tensor_inputs(base.case).values() if given.shape]
-    found = [(size,) for shape in shapes for size in (shape[-1], shape[min(1, len(shape) - 1)], shape[0])]
-    for shape in dict.fromkeys((*found, *shapes)):
-        yield TensorInput(origin=Uniform(low=0.5, high=1.5), shape=tuple(shape))
+    """Yield numbers, and tensors of positive numbers that are as long as a dimension of another input.
+
+    The tensors are constants first: whether backward has a gradient for them is another question.
+    """
+    yield from (1, 2.0, 0.5, 0)
+    known = [shape for _, shape, _ in shapes(base.case, base.tools) if shape]
+    found = [(size,) for shape in known for size in (shape[-1], shape[min(1, len(shape) - 1)], shape[0])]
+    for requires_grad in (False, True):
+        for shape in dict.fromkeys((*found, *known)):
+            yield TensorInput(origin=Uniform(low=0.5, high=1.5), shape=shape, requires_grad=requires_grad)
 
 
 def _sequences(value: list[Any] | tuple[Any, ...], base: Base) -> Iterator[Any]:
@@ -112,8 +118,11 @@ def _sequences(value: list[Any] | tuple[Any, ...], base: Base) -> Iterator[Any]:
         for other in _distinct(_others("", entry, base), entry)[:5]:
             yield kind((*value[:number], other, *value[number + 1 :]))
     if all(isinstance(entry, int) and not isinstance(entry, bool) for entry in value):
+        if len(value) > 1:  # their sum may have to stay
+            yield kind((value[0] + 1, *value[1:-1], value[-1] - 1))
         yield kind(1 for _ in value)
         yield kind(2 for _ in value)
+    yield from (kind((*value, value[-1])), kind(value[:-1]))
     yield value[0]
 
 
@@ -128,7 +137,7 @@ def _distinct(values: Iterable[Any], value: Any) -> list[Any]:
 
 def _shown(value: Any) -> str:
     if isinstance(value, TensorInput):
-        return f"a tensor of shape {list(value.shape or ())}"
+        return f"a {'tensor' if value.requires_grad else 'constant'} of shape {list(value.shape or ())}"
     if value is None or isinstance(value, bool):
         return {None: "none", True: "true", False: "false"}[value]
     return str(list(value)) if isinstance(value, tuple) else str(value)

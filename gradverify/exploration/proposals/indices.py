@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 import torch
@@ -49,6 +49,9 @@ def _indices(base: Base, path: str, tensor: Tensor) -> Iterator[tuple[str, Calla
     yield "all 0", torch.zeros_like
     yield f"all {last}", lambda index: torch.full_like(index, last)
     yield "repeated 0, 0, 1, 1, …", lambda index: (torch.arange(index.numel()) // 2 % (last + 1)).reshape(index.shape)
+    if tensor.numel() > 1:  # counts have a sum, and offsets an order, that other changes break
+        yield "first entry one more, last one less", lambda index: _moved(index, {0: 1, -1: -1})
+        yield "second entry one less", lambda index: _moved(index, {1: -1})
     yield "reversed", lambda index: index.reshape(-1).flip(0).reshape(index.shape)
     yield (
         "counted down from the last",
@@ -64,6 +67,13 @@ def _indices(base: Base, path: str, tensor: Tensor) -> Iterator[tuple[str, Calla
 def _at(tensor: Tensor, place: int, value: int | bool) -> Tensor:
     tensor = tensor.clone()
     tensor.view(-1)[place] = value
+    return tensor
+
+
+def _moved(tensor: Tensor, steps: Mapping[int, int]) -> Tensor:
+    tensor = tensor.clone()
+    for place, step in steps.items():
+        tensor.view(-1)[place] += step
     return tensor
 
 

@@ -26,10 +26,11 @@ def of_other_layout(base: Base) -> Iterator[Change]:
 
 
 def of_other_dtype(base: Base) -> Iterator[Change]:
-    """Yield the case in float32: as it is, of other scales, and with values around numbers in the code and zeros."""
+    """Yield the case in lower precision; in float32 also of other scales, and around numbers in the code and zeros."""
     if base.case.dtype != "float64":
         return
-    yield Change(kind=DTYPE, phrase="in float32", apply=_single)
+    for dtype in ("float32", "bfloat16", "float16"):
+        yield Change(kind=DTYPE, phrase=f"in {dtype}", apply=partial(_in_dtype, dtype))
     ways = (of_other_scale(base), at_constants(base), with_zeros(base))
     for way in ways:
         for change in islice(way, _MOST):
@@ -41,9 +42,9 @@ def _laid_out(path: str, layout: Layout, case: Case) -> Case:
     return with_input(case, path, replace(tensor_inputs(case)[path], layout=layout))
 
 
-def _single(case: Case) -> Case:
-    return replace(case, dtype="float32")
+def _in_dtype(dtype: str, case: Case) -> Case:
+    return replace(case, dtype=dtype)
 
 
 def _then_single(change: Change, case: Case) -> Case:
-    return _single(change.apply(case))
+    return _in_dtype("float32", change.apply(case))

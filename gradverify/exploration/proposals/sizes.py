@@ -10,6 +10,7 @@ from gradverify.exploration.change import Base, Change
 from gradverify.exploration.dims import Dimension, dimensions, resized, shapes, with_size
 from gradverify.exploration.inputs import is_fixed
 from gradverify.exploration.legal import allowed
+from gradverify.exploration.slices import no_broadcast, no_map
 
 SIZES, RANK = "sizes", "rank"
 _SMALL = (2, 3, 5, 7, 8, 13, 16, 17)
@@ -47,7 +48,7 @@ def of_other_rank(base: Base) -> Iterator[Change]:
 
 def _sizes(base: Base, dimension: Dimension) -> list[int]:
     size = dimension.size
-    blocks = [number for number in base.seen.integers if 2 <= number <= 4096][:_MOST_BLOCKS]
+    blocks = [number for number in base.seen.integers if number >= 2][:_MOST_BLOCKS]
     at_blocks = [at for block in blocks for at in (block + 1, block, block - 1)]
     found = dict.fromkeys((1, size + 1, size - 1, *at_blocks, *_SMALL, 2 * size, *_LARGE))
     rule = base.case.explore.sizes.get(dimension.name)
@@ -58,12 +59,14 @@ def _sizes(base: Base, dimension: Dimension) -> list[int]:
 
 
 def _resize(base: Base, dimension: Dimension, size: int) -> Change:
+    broadcast = [partial(no_broadcast, *place, dimension.size) for place in dimension.places if dimension.beside_equals]
     return Change(
         kind=SIZES,
         phrase=f"{dimension.name}: {size} (was {dimension.size})",
         apply=partial(_resized, base, dimension, size),
         size=size,
         names=tuple(path for path, _ in dimension.places) or (dimension.name,),
+        rules=tuple(broadcast) if size == 1 else (),
     )
 
 
@@ -80,4 +83,5 @@ def _reshape(
         return case
 
     phrase = f"{', '.join(paths)}: {what}"
-    return Change(kind=RANK, phrase=phrase, apply=apply, names=paths, mapped=mapped)
+    rules = (partial(no_map, mapped),) if mapped else ()
+    return Change(kind=RANK, phrase=phrase, apply=apply, names=paths, rules=rules)

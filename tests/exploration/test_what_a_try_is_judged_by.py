@@ -1,0 +1,162 @@
+"""What decides about a try: contract and second derivative where they matter, rules that no spec declares."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+import gradverify
+from gradverify.result import Exploration
+from tests.exploration.hidden_mistakes import points, saving
+
+
+def codes(found: Exploration) -> set[str]:
+    return {finding.code for failure in found.failures for check in failure.checks for finding in check.findings}
+
+
+def scaled(*, once: bool) -> type[torch.autograd.Function]:
+    """Return x·a·b, with a gradient that is wrong for a = b = 2 only, which takes two changes."""
+
+    class Scaled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor, a: int, b: int) -> Tensor:
+            ctx.factors = a, b
+            return x * a * b
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+            a, b = ctx.factors
+            return grad * (5 if (a, b) == (2, 2) else a * b), None, None
+
+    if once:
+        Scaled.backward = staticmethod(once_differentiable(Scaled.backward))  # type: ignore[method-assign]
+    return Scaled
+
+
+def test_pairs_are_tried_where_backward_is_differentiable_once() -> None:
+    for once in (False, True):
+        found = gradverify.explore(scaled(once=once), (points(4), 1, 1))
+        assert found.failures, once
+
+
+def test_second_derivative_is_judged_at_a_stationary_point() -> None:
+    def backward(grad: Tensor, x: Tensor) -> Tensor:
+        return grad * torch.where(x == 0, torch.zeros_like(x), -x.sin())  # its derivative at 0 is 0, not -1
+
+    found = gradverify.explore(saving(lambda x: x.cos(), backward), (points(3),), budget=60)
+    assert {check.check for failure in found.failures for check in failure.checks} == {"gradgradcheck"}
+
+
+def test_second_derivative_is_not_judged_at_a_kink() -> None:
+    found = gradverify.explore(lambda x: x.relu(), (points(3),), budget=60)
+    assert found.failures == ()
+
+
+class Padded(torch.autograd.Function):
+    """Rows of x, but for those with the padding's label; backward writes into its cotangent."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, labels: Tensor, padding: int) -> Tensor:
+        ctx.padded = labels == padding
+        return torch.where(ctx.padded, 0.0, x)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        if ctx.padded.any():
+            grad[ctx.padded] = 0.0
+        return grad.clone(), None, None
+
+
+def test_cotangent_that_is_written_to_at_some_values_only_is_found() -> None:
+    found = gradverify.explore(Padded, (points(4), torch.tensor([1, 2, 4, 3]), 0))
+    assert codes(found) == {"GV306"}
+    assert len(found.failures) == 1  # for one mistake, whatever change shows it
+    assert gradverify.explore(Padded, (points(4), torch.tensor([1, 2, 4, 3]), 0), checks=("gradcheck",))
+
+
+class MaybeInPlace(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, inplace: bool) -> Tensor:
+        ctx.save_for_backward(x.detach().clone())
+        return x.sin_().clone() if inplace else x.sin()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        return grad * ctx.saved_tensors[0].cos(), None
+
+
+def test_contract_is_asked_where_a_flag_has_changed() -> None:
+    found = gradverify.explore(MaybeInPlace, (points(3), False), budget=20)
+    assert codes(found) == {"GV401"}
+    assert found.failures[0].changes[0] == "inplace: true (was false)"
+
+
+class KeepsValues(torch.autograd.Function):
+    """Breaks the contract whatever `negative` is."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, negative: bool) -> Tensor:
+        ctx.x, ctx.negative = x, negative
+        return -x.sin() if negative else x.sin()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        return grad.mul_(-ctx.x.cos() if ctx.negative else ctx.x.cos()), None
+
+
+def test_what_the_contract_finds_as_written_is_no_discovery() -> None:
+    assert not gradverify.verify(KeepsValues, (points(3), False), checks=["contract"])
+    assert gradverify.explore(KeepsValues, (points(3), False), budget=40).failures == ()
+
+
+def weighted(x: Tensor, weight: Tensor | None) -> Tensor:
+    return x.sin() if weight is None else x.sin() * weight
+
+
+def test_tensor_in_place_of_none_may_be_a_constant() -> None:
+    right = saving(weighted, lambda grad, x, weight: grad * x.cos() * (1.0 if weight is None else weight))
+    found = gradverify.explore(right, (points(3), None), budget=40)
+    assert found.failures == ()
+    assert "backward returns no gradient for weight" in found.questions[0].message
+    wrong = saving(weighted, lambda grad, x, weight: grad * x.cos())
+    found = gradverify.explore(wrong, (points(3), None), budget=40)
+    assert "GV101" in codes(found)
+    assert any("requires_grad: false" in failure.inputs for failure in found.failures)
+
+
+def row_losses(x: Tensor, target: Tensor) -> Tensor:
+    """Return a loss of rows that takes a single target without meaning to: some of its terms repeat it."""
+    return x.logsumexp(-1) - x[torch.arange(len(target)), target]
+
+
+def test_size_of_one_that_forward_does_not_broadcast_is_no_try() -> None:
+    def backward(grad: Tensor, x: Tensor, target: Tensor) -> Tensor:
+        found = grad.unsqueeze(-1) * x.softmax(-1)
+        found[torch.arange(len(target)), target] -= grad[: len(target)]
+        return found
+
+    assert gradverify.explore(saving(row_losses, backward), (points(4, 5), torch.tensor([0, 1, 2, 3]))).failures == ()
+
+
+def test_size_of_one_that_forward_broadcasts_is_tried() -> None:
+    wrong = saving(lambda x, y: x * y, lambda grad, x, y: (grad * y, grad * x))
+
+    class Product(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor, y: Tensor) -> Tensor:
+            ctx.save_for_backward(x, y)
+            return x * y
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
+            x, y = ctx.saved_tensors
+            return grad * y, (grad * x)[: len(y)]  # one gradient of several, where y is repeated
+
+    assert gradverify.explore(wrong, (points(3), points(3)), budget=40).failures == ()  # autograd sums its gradient
+    found = gradverify.explore(Product, (points(3), points(3)), budget=40)
+    assert codes(found) == {"GV101"}
