@@ -157,9 +157,11 @@ def _wrong_reference(
     if found is None or found.parameters is None:
         return
     call = _Call(word=f"the reference `{target.name}`", given=dict.fromkeys(case.inputs, place), place=place)
-    of_module = isinstance(function, Signature) and function.kind is TargetKind.MODULE
+    may_have_parameters = isinstance(function, TargetProblem)  # it raised, which its own error says
+    if isinstance(function, Signature):
+        may_have_parameters = function.kind is TargetKind.MODULE
     wrong = list(_unknown(call, found.parameters))
-    if not (of_module and found.kind is not TargetKind.MODULE):
+    if not may_have_parameters or found.kind is TargetKind.MODULE:
         wrong += _missing(call, found.parameters)
     yield from wrong if len(wrong) < _MANY else [_other_arguments(call, found.parameters)]
 

@@ -199,6 +199,16 @@ def test_a_reference_with_other_arguments_is_one_mistake(folder: Folder) -> None
     ]
 
 
+def test_a_reference_of_a_function_that_cannot_be_loaded_may_take_its_parameters(folder: Folder) -> None:
+    raised = TargetProblem(absence=Absence.RAISED, message="importing ops/relu.py raised ZeroDivisionError")
+    takes_weight = signature(parameter("x"), parameter("clip"), parameter("weight"), kind=TargetKind.CALLABLE)
+    folder.write("s.yaml", REFERENCE)
+    reading = read_paths(["s.yaml"])
+    cases = expand(reading.specs)
+    loaded = {target: raised if target.name == "F" else takes_weight for case in cases for target in targets_of(case)}
+    assert not any("weight" in str(error) for error in check_signatures(reading.specs, cases, loaded))
+
+
 def test_a_reference_that_is_not_there(folder: Folder) -> None:
     absent = TargetProblem(absence=Absence.MISSING, message="ops/relu.py has no `plain`", names=("plane",))
     assert errors(folder, REFERENCE, absent, "plain") == [
