@@ -51,6 +51,7 @@ from gradverify.diagnosis.causes.symmetrised import symmetrised
 from gradverify.diagnosis.causes.wrong_axis import sum_along_other_dimension, wrong_axis
 from gradverify.diagnosis.causes.wrong_branch import wrong_branch
 from gradverify.diagnosis.causes.wrong_point import wrong_point, wrong_point_in_backward
+from gradverify.diagnosis.naming.wording import first
 from gradverify.diagnosis.projections.excerpt import excerpts
 from gradverify.diagnosis.projections.sums import RandomProjections, ask
 from gradverify.errors import GradverifyError
@@ -146,8 +147,7 @@ def _first(compared: Compared, causes: Iterable[Callable[[Compared], Diagnosis |
     """
     constant = vjp_of_zero(compared.block)
     is_affine = constant is not None and compared.shows_constant(constant)
-    found = (cause(compared) for cause in ((missing_cotangent,) if is_affine else causes))
-    return next(filter(None, found), None)
+    return first(cause(compared) for cause in ((missing_cotangent,) if is_affine else causes))
 
 
 def _diagnosed_in_sums(block: LargeBlock) -> Diagnosis | None:

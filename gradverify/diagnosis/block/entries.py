@@ -205,7 +205,7 @@ def fits_sampled_wrong(entries: BlockEntries, predicted: Tensor, scale: float = 
     """True where `predicted` (..., k) reproduces most of the k sampled wrong entries; bool, (...)."""
     at = entries.sampled_wrong
     claimed, numeric, slack = entries.claimed[at], entries.numeric[at], entries.slack[at]
-    near = reproduces(predicted, claimed, (claimed - numeric).abs(), max(scale, 1.0) * slack)
+    near = _reproduces(predicted, claimed, numeric, max(scale, 1.0) * slack)
     return near.sum(dim=-1) >= _RESEMBLES * len(claimed)
 
 
@@ -216,9 +216,12 @@ def contradicts_right(entries: BlockEntries, predicted: Tensor, scale: float = 1
 
 
 def ratio_of(entries: BlockEntries, inside: Tensor) -> Ratio | None:
-    """Return a typical ratio over the sampled wrong entries in the mask `inside` (m, n); None if all are zero there."""
+    """Return a typical ratio over the sampled wrong entries in a mask; None if all are zero there.
+
+    The mask `inside` broadcasts to (m, n).
+    """
     at = entries.sampled_wrong
-    chosen = inside[at] & ~entries.zero[at]
+    chosen = (inside & entries.nonzero)[at]
     rows, columns = (indices[chosen] for indices in at)
     return typical_ratio(*(each[rows, columns] for each in (entries.claimed, entries.numeric, entries.slack)))
 
@@ -237,15 +240,19 @@ def typical_ratio(claimed: Tensor, numeric: Tensor, bar: Tensor) -> Ratio | None
 
 
 def has_factor(entries: BlockEntries, inside: Tensor, factor: float) -> bool:
-    """True if all wrong entries in the mask `inside` (m, n) are `factor` times the numeric ones."""
+    """True if all wrong entries in a mask are `factor` times the numeric ones; `inside` broadcasts to (m, n)."""
     at = inside & entries.wrong
-    claimed, numeric = entries.claimed[at], entries.numeric[at]
-    slack = max(abs(factor), 1.0) * entries.slack[at]
-    return bool(reproduces(factor * numeric, claimed, (claimed - numeric).abs(), slack).all())
+    return are_multiples(entries.claimed[at], entries.numeric[at], entries.slack[at], factor)
 
 
-def reproduces(predicted: Tensor, claimed: Tensor, error: Tensor, slack: Tensor) -> Tensor:
+def are_multiples(claimed: Tensor, numeric: Tensor, slack: Tensor, factor: float) -> bool:
+    """True if all of some wrong claims are `factor` times the numeric values; all have one shape."""
+    return bool(_reproduces(factor * numeric, claimed, numeric, max(abs(factor), 1.0) * slack).all())
+
+
+def _reproduces(predicted: Tensor, claimed: Tensor, numeric: Tensor, slack: Tensor) -> Tensor:
     """True where `predicted` differs from a wrong claim by little beyond the slack, which is capped by the error."""
+    error = (claimed - numeric).abs()
     slack = torch.minimum(slack, CAP * error)
     return (claimed - predicted).abs() <= slack + _permitted(error, claimed, predicted)
 

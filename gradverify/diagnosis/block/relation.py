@@ -6,7 +6,7 @@ That is zero, a factor, or a multiple of the cotangent.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
 
 import torch
@@ -19,7 +19,7 @@ from gradverify.diagnosis.block.structure import axes_of, axis_masks, is_element
 from gradverify.diagnosis.naming.constants import common_value, known_constant, measured_text, short_number
 from gradverify.diagnosis.naming.region import AxisMasks, Region, accepted_region
 from gradverify.diagnosis.naming.variables import Axis, broadcast_along
-from gradverify.diagnosis.naming.wording import diagnosed
+from gradverify.diagnosis.naming.wording import diagnosed, first
 from gradverify.evidence import Diagnosis
 
 _SAME = 1e-6  # relative tolerance for values of one constant
@@ -33,8 +33,7 @@ def confined_to_region(entries: BlockEntries, cause: str, regions: Regions) -> D
 
     Returns None if there is none. Outputs are not tried if the block is elementwise.
     """
-    found = (confined_along_axis(entries, axis, cause, regions) for axis in axes_of(entries))
-    return next(filter(None, found), None)
+    return first(confined_along_axis(entries, axis, cause, regions) for axis in axes_of(entries))
 
 
 def confined_along_axis(entries: BlockEntries, axis: Axis, cause: str, regions: Regions) -> Diagnosis | None:
@@ -50,10 +49,15 @@ def _in_region(entries: BlockEntries, coordinates: AxisMasks, cause: str, region
     """Return the diagnosis of the wrong coordinates along one axis, with the relation inside them if one is known."""
     inside = broadcast_along(coordinates.axis, coordinates.wrong).expand_as(entries.wrong)
     share, count = partial(share_inside, entries, inside), coordinates.count
-    claims_nothing = not bool(((entries.claimed != 0) & inside).any())
-    ratio = ratio_of(entries, inside) if int((inside & entries.nonzero).sum()) > 1 else None
-    possible = relations(claims_nothing, ratio, multiple_of_cotangent(entries, inside.all(0)))
-    found = related(cause, count, region.text, possible, share)
+    found = related(
+        cause,
+        count,
+        region.text,
+        share,
+        claims_nothing=not bool(((entries.claimed != 0) & inside).any()),
+        ratio=ratio_of(entries, inside) if int((inside & entries.nonzero).sum()) > 1 else None,
+        multiple=multiple_of_cotangent(entries, inside.all(0)),
+    )
     if found is not None:
         return found
     doubtful = max(coordinates.chance(1), region.chance**2) > _BY_CHANCE or _fades_out(entries, coordinates)
@@ -70,35 +74,30 @@ def _fades_out(entries: BlockEntries, coordinates: AxisMasks) -> bool:
     return bool((largest[coordinates.wrong] < 1 / SMALL_PART).any())
 
 
-def relations(claims_nothing: bool, ratio: Ratio | None, multiple: str | None) -> Iterator[tuple[float | None, str]]:
-    """Yield what the claims in a region may equal: the factor, None if it is no factor, and the text.
-
-    `claims_nothing` is True if all are zero, `ratio` is a typical one of claimed / numeric, and `multiple` is the text
-    of a multiple of the cotangent.
-    """
-    if claims_nothing:
-        yield 0.0, "0"
-    if ratio is not None and math.isfinite(ratio.value):
-        yield factor_in_words(ratio)
-    if multiple is not None:
-        yield None, multiple
-
-
 def related(
     cause: str,
     count: str,
     where: str,
-    possible: Iterable[tuple[float | None, str]],
     share: Callable[[float | None], float | None],
+    *,
+    claims_nothing: bool,
+    ratio: Ratio | None,
+    multiple: str | None,
 ) -> Diagnosis | None:
-    """Return the diagnosis of the first relation that holds in a region.
+    """Return the diagnosis of the first relation that holds in a region: zero, a factor, a multiple of the cotangent.
 
     `share` returns what is explained if the entries of the region alone are wrong, by a factor; None for any error.
+    `ratio` is a typical one of claimed / numeric inside, and `multiple` is the text of a multiple of the cotangent.
     """
-    found = (
-        diagnosed(cause, f"{count}; analytic = {words} where {where}", share(factor)) for factor, words in possible
-    )
-    return next(filter(None, found), None)
+    possible: list[tuple[float | None, str]] = []
+    if claims_nothing:
+        possible.append((0.0, "0"))
+    if ratio is not None and math.isfinite(ratio.value):
+        possible.append(factor_in_words(ratio))
+    if multiple is not None:
+        possible.append((None, multiple))
+    texts = ((f"{count}; analytic = {words} where {where}", factor) for factor, words in possible)
+    return first(diagnosed(cause, text, share(factor)) for text, factor in texts)
 
 
 def share_inside(entries: BlockEntries, inside: Tensor, factor: float | None = None) -> float | None:

@@ -11,14 +11,14 @@ import torch
 from torch import Tensor
 
 from gradverify.core.model.coordinates import Block
-from gradverify.diagnosis.block.relation import related, relations
+from gradverify.diagnosis.block.relation import related
 from gradverify.diagnosis.block.structure import index_along
 from gradverify.diagnosis.causes.boundary_tile import BOUNDARY_TILE, regions_at_edges
 from gradverify.diagnosis.causes.missing_mask import MISSING_MASK, unmasked_text
 from gradverify.diagnosis.causes.wrong_branch import WRONG_BRANCH, regions_by_value
 from gradverify.diagnosis.naming.region import AxisMasks, region_text
 from gradverify.diagnosis.naming.variables import Axis, block_along, variables
-from gradverify.diagnosis.naming.wording import diagnosed
+from gradverify.diagnosis.naming.wording import diagnosed, first
 from gradverify.diagnosis.projections.sums import (
     RandomProjections,
     SampledLine,
@@ -39,7 +39,7 @@ _IsWrong = Callable[[Tensor], bool | None]  # from a mask (k,) to whether its co
 def confined_to_places(projections: RandomProjections) -> Diagnosis | None:
     """Diagnose wrong entries that are all those of some inputs, or of some outputs, and satisfy one relation."""
     groups = (group for axis in (Axis.INPUT, Axis.OUTPUT) for group in _groups(projections, axis))
-    return next(filter(None, (_explained(projections, group) for group in groups)), None)
+    return first(_explained(projections, group) for group in groups)
 
 
 def _explained(projections: RandomProjections, group: AxisMasks) -> Diagnosis | None:
@@ -57,8 +57,10 @@ def _explained(projections: RandomProjections, group: AxisMasks) -> Diagnosis | 
         return diagnosed(MISSING_MASK, text, part.share(None)) if where or all_masked else None
     if region is None:
         return None
-    possible = relations(part.claims_nothing, part.ratio(), multiple)
-    return related(WRONG_BRANCH if by_place is None else BOUNDARY_TILE, count, region.text, possible, part.share)
+    cause, claims_nothing = WRONG_BRANCH if by_place is None else BOUNDARY_TILE, part.claims_nothing
+    return related(
+        cause, count, region.text, part.share, claims_nothing=claims_nothing, ratio=part.ratio(), multiple=multiple
+    )
 
 
 def _silent(projections: RandomProjections, axis: Axis) -> Tensor:
@@ -67,7 +69,7 @@ def _silent(projections: RandomProjections, axis: Axis) -> Tensor:
     The slopes of such outputs are zero within their error bars.
     """
     if axis is Axis.INPUT:
-        return (projections.vjps[:, projections.block.wrt.coordinates] == 0).all(0)
+        return (projections.gradients == 0).all(0)
     at = projections.block.of.coordinates
     return torch.stack([found.value[at].abs() <= found.bar[at] for found in projections.slopes]).all(0)
 

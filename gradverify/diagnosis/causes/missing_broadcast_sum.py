@@ -10,7 +10,7 @@ from torch import Tensor
 from gradverify.core.model.coordinates import Block
 from gradverify.diagnosis.block.entries import BlockEntries, Pattern, explained
 from gradverify.diagnosis.block.structure import any_in_slice, index_along, is_diagonal
-from gradverify.diagnosis.naming.wording import diagnosed
+from gradverify.diagnosis.naming.wording import diagnosed, first
 from gradverify.diagnosis.projections.sums import RandomProjections
 from gradverify.evidence import Diagnosis
 
@@ -22,10 +22,9 @@ def missing_broadcast_sum(seen: BlockEntries) -> Diagnosis | None:
     """Detect a claimed Jacobian that keeps one slice of the outputs, or one output per input, and is zero elsewhere."""
     if bool((seen.wrong & (seen.claimed != 0)).any()):
         return None
-    found = (
+    return first(
         explained(seen, seen.numeric.masked_fill(~kept, 0.0), MISSING_BROADCAST_SUM, text) for kept, text in _kept(seen)
     )
-    return next(filter(None, found), None)
 
 
 def _kept(seen: BlockEntries) -> Iterator[tuple[Tensor, str]]:

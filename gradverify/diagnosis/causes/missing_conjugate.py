@@ -8,7 +8,7 @@ from torch import Tensor
 from gradverify.core.model.coordinates import Block
 from gradverify.diagnosis.block.entries import Pattern
 from gradverify.diagnosis.naming.variables import whole_tensor
-from gradverify.diagnosis.naming.wording import diagnosed
+from gradverify.diagnosis.naming.wording import diagnosed, first
 from gradverify.diagnosis.projections.sums import ComparedBlock
 from gradverify.evidence import Diagnosis
 
@@ -18,7 +18,8 @@ MISSING_CONJUGATE = "missing-conjugate"
 def missing_conjugate(compared: ComparedBlock) -> Diagnosis | None:
     """Detect the opposite sign in all entries between a real and an imaginary part, or by all imaginary parts."""
     site, of, wrt = compared.block, compared.block.of, compared.block.wrt
-    if not _is_complex(of) and not _is_complex(wrt):
+    from_complex, to_complex = _is_complex(wrt), _is_complex(of)
+    if not from_complex and not to_complex:
         return None
     both = compared.over(whole_tensor(site.outputs, of.tensor), whole_tensor(site.inputs, wrt.tensor))
     if both is None or both.agrees(Pattern(factor=-1.0)) is not None:
@@ -30,14 +31,14 @@ def missing_conjugate(compared: ComparedBlock) -> Diagnosis | None:
     both_ways = f"the derivative of {output} by {gradient} is not conjugated: its imaginary part has the opposite sign"
     of_gradient = f"the gradient by {gradient} is the conjugate of what it should be"
     of_output = f"what comes back from the imaginary part of {output} has the opposite sign"
-    of_output += ": conj() is missing" if not _is_complex(wrt) else ": a conj() is missing, or one too many"
-    patterns = [(Pattern(by_row=by_row), of_output)] if _is_complex(of) else []
-    if _is_complex(wrt):
-        patterns = [(Pattern(by_column=by_column), of_gradient), *patterns]
-    if len(patterns) > 1:
-        patterns = [(Pattern(by_row=by_row, by_column=by_column), both_ways), *patterns]
-    found = (diagnosed(MISSING_CONJUGATE, text, both.agrees(pattern)) for pattern, text in patterns)
-    return next(filter(None, found), None)
+    of_output += ": a conj() is missing, or one too many" if from_complex else ": conj() is missing"
+    patterns = (
+        (from_complex and to_complex, Pattern(by_row=by_row, by_column=by_column), both_ways),
+        (from_complex, Pattern(by_column=by_column), of_gradient),
+        (to_complex, Pattern(by_row=by_row), of_output),
+    )
+    possible = ((pattern, text) for is_possible, pattern, text in patterns if is_possible)
+    return first(diagnosed(MISSING_CONJUGATE, text, both.agrees(pattern)) for pattern, text in possible)
 
 
 def _conjugation_signs(part: Block, whole: Block) -> Tensor:

@@ -14,7 +14,7 @@ from gradverify.diagnosis.block.entries import BlockEntries
 from gradverify.diagnosis.block.structure import axes_of
 from gradverify.diagnosis.causes.missing_factor import Form, both_ways, first_match
 from gradverify.diagnosis.naming.variables import Axis, Variable, block_along
-from gradverify.diagnosis.naming.wording import dimensions_text
+from gradverify.diagnosis.naming.wording import dimensions_text, first
 from gradverify.evidence import Diagnosis
 
 _NEAR = 1e-4  # relative tolerance: an eps may be added to a statistic before the division
@@ -38,12 +38,11 @@ _FORMS = (*both_ways("{0}", torch.clone), *both_ways("{0} squared", torch.square
 
 def statistic_by_slice(seen: BlockEntries) -> Diagnosis | None:
     """Detect claims that are numeric times, or over, a statistic of each row, channel or other slice."""
-    found = (
+    return first(
         _first_match(seen, axis, kept)
         for axis in axes_of(seen)
         for kept in _slicings(block_along(seen.block, axis).shape)
     )
-    return next(filter(None, found), None)
 
 
 def _slicings(shape: tuple[int, ...]) -> list[tuple[int, ...]]:

@@ -75,7 +75,7 @@ def _divided(seen: BlockEntries) -> Diagnosis | None:
 def _scaled(seen: BlockEntries) -> Diagnosis | None:
     """Detect gradients for all inputs with a zero derivative, and one factor on the gradients of all others."""
     zero_columns = seen.zero.all(0)
-    nonzero = broadcast_along(Axis.INPUT, ~zero_columns).expand_as(seen.wrong) & ~seen.zero
+    nonzero = broadcast_along(Axis.INPUT, ~zero_columns) & seen.nonzero
     all_wrong = bool(zero_columns.any()) and bool(seen.wrong.any(0)[zero_columns].all())
     ratio = ratio_of(seen, nonzero) if all_wrong and int(nonzero.sum()) >= _MIN_ENTRIES else None
     if ratio is None:

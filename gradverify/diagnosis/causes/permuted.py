@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import partial
 from itertools import filterfalse
 
 import torch
-from torch import Tensor
 
 from gradverify.core.estimate.samples import BAR_FACTOR
 from gradverify.diagnosis.block.arrangement import (
@@ -24,8 +22,8 @@ from gradverify.diagnosis.block.arrangement import (
     zero_filled_shifts,
 )
 from gradverify.diagnosis.block.entries import BlockEntries, Pattern, explained
-from gradverify.diagnosis.naming.wording import diagnosed
-from gradverify.diagnosis.projections.sums import RandomProjections, holds, transposed_sums
+from gradverify.diagnosis.naming.wording import diagnosed, first
+from gradverify.diagnosis.projections.sums import RandomProjections, SampledLine, holds, transposed_sums
 from gradverify.evidence import Diagnosis, LargeBlock
 
 TRANSPOSED, SHIFTED, PERMUTED = "transposed", "shifted", "permuted"
@@ -85,7 +83,7 @@ def _of_several_values(seen: BlockEntries) -> bool:
 
 def rearranged_in_sums(projections: RandomProjections) -> Diagnosis | None:
     """Diagnose exchanged dimensions of a gradient or a cotangent, a transposed Jacobian, a shift, or another order."""
-    block, find = projections.block, partial(_first_in_sums, projections, _wrong_columns(projections))
+    block, find = projections.block, partial(_first_in_sums, projections)
     return (
         find(TRANSPOSED, arrangements(block, transpositions))
         or _transposed_jacobian(projections)
@@ -94,42 +92,14 @@ def rearranged_in_sums(projections: RandomProjections) -> Diagnosis | None:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Column:
-    """A measured column of a block with a wrong entry, in random sums."""
-
-    position: int  # in the block's input
-    entries: Tensor  # (k,) by the block's output
-    allowed: float  # difference of a random sum over the entries, in any order, from a claimed one
-
-
-def _wrong_columns(projections: RandomProjections) -> list[_Column]:
-    """Return the sampled columns that are wrong."""
-    of, largest = projections.block.of, float(projections.cotangents.abs().max())
-    return [
-        _Column(
-            position=column.position,
-            entries=column.entries.value[of.coordinates],
-            allowed=float(
-                BAR_FACTOR * largest * column.entries.bar[of.coordinates].sum()
-                + _SAME * column.numeric.value.abs().max()
-            ),
-        )
-        for column in projections.columns
-        if column.wrong and column.entries is not None
-    ]
-
-
-def _first_in_sums(
-    projections: RandomProjections, wrong: Sequence[_Column], cause: str, candidates: Iterator[Arrangement]
-) -> Diagnosis | None:
+def _first_in_sums(projections: RandomProjections, cause: str, candidates: Iterator[Arrangement]) -> Diagnosis | None:
     """Return the diagnosis of the first arrangement that fits the wrong columns, if any, and then the projections."""
-    found = (
+    wrong = [column for column in projections.columns if column.wrong]
+    return first(
         diagnosed(cause, each.text, projections.agrees(_pattern(projections.block, each)))
         for each in (candidates if wrong else ())
         if all(_fits(projections, each, column) for column in wrong)
     )
-    return next(filter(None, found), None)
 
 
 def _pattern(block: LargeBlock, arrangement: Arrangement) -> Pattern:
@@ -141,14 +111,16 @@ def _pattern(block: LargeBlock, arrangement: Arrangement) -> Pattern:
     return Pattern(rows=rows, columns=columns)
 
 
-def _fits(projections: RandomProjections, arrangement: Arrangement, column: _Column) -> bool:
+def _fits(projections: RandomProjections, arrangement: Arrangement, column: SampledLine) -> bool:
     """True if an arrangement turns a column into the claimed one, as far as its sums with the cotangents show."""
-    of, wrt, columns = projections.block.of, projections.block.wrt, arrangement.columns
-    entries = column.entries if arrangement.rows is None else column.entries[arrangement.rows]
+    assert column.entries is not None
+    at, columns, weights = projections.block.of.coordinates, arrangement.columns, projections.weights
+    entries, bars = column.entries.value[at], column.entries.bar[at]
+    entries = entries if arrangement.rows is None else entries[arrangement.rows]
     position = column.position if columns is None else int((columns == column.position).nonzero())
-    claimed = projections.vjps[:, wrt.coordinates][:, position].tolist()
-    weights = projections.cotangents[:, of.coordinates]
-    return all(abs(claim - float(one @ entries)) <= column.allowed for claim, one in zip(claimed, weights, strict=True))
+    claimed = projections.gradients[:, position].tolist()
+    allowed = float(BAR_FACTOR * weights.abs().max() * bars.sum() + _SAME * column.numeric.value.abs().max())
+    return all(abs(claim - float(one @ entries)) <= allowed for claim, one in zip(claimed, weights, strict=True))
 
 
 def _transposed_jacobian(projections: RandomProjections) -> Diagnosis | None:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gradverify.core.estimate.samples import BAR_FACTOR
 from gradverify.core.model.coordinates import total
-from gradverify.diagnosis.block.entries import BlockEntries, has_factor, ratio_of, reproduces
+from gradverify.diagnosis.block.entries import BlockEntries, are_multiples, has_factor, ratio_of
 from gradverify.diagnosis.block.relation import factor_in_words, share_inside
 from gradverify.diagnosis.naming.variables import Axis, block_along, broadcast_along
 from gradverify.diagnosis.naming.wording import differ_text, element_name, listed
@@ -100,10 +100,8 @@ def _listed_elements(
 
 def _factor_text(seen: BlockEntries, inside: Tensor) -> str:
     """Return the factor claimed / numeric of all wrong entries `inside` in words, "" if there is no single factor."""
-    ratio = ratio_of(seen, inside.expand_as(seen.wrong))
-    if ratio is None or not has_factor(seen, inside.expand_as(seen.wrong), ratio.value):
-        return ""
-    return factor_in_words(ratio)[1]
+    ratio = ratio_of(seen, inside)
+    return factor_in_words(ratio)[1] if ratio is not None and has_factor(seen, inside, ratio.value) else ""
 
 
 def one_element(projections: RandomProjections) -> Diagnosis | None:
@@ -128,9 +126,8 @@ def few_entries(projections: RandomProjections) -> Diagnosis | None:
     if not 1 <= count <= MAX_WRONG or found.total != count:
         return None
     error = (found.analytic - found.numeric).to(site.device)
-    given = projections.cotangents[:, site.of.coordinates][:, found.output]  # (K, e)
-    tangents = projections.directions[:, site.wrt.coordinates][:, found.input]  # (L, e)
-    explained = (given * error) @ tangents.T
+    weights, displacements = projections.weights[:, found.output], projections.displacements[:, found.input]
+    explained = (weights * error) @ displacements.T  # (K, L)
     if not holds(projections, replace(projections.numeric, value=projections.numeric.value + explained)):
         return None
     bound = "" if site.wrong_places_complete else "at least "  # projections may miss a small error
@@ -158,9 +155,8 @@ def _along(projections: RandomProjections, axis: Axis, counts: range) -> Diagnos
 
 def _factor_of_line(found: SampledLine) -> str:
     """Return the factor claimed / numeric of all entries of a line in words, "" if there is no single factor."""
-    numeric, ratio = found.numeric.value, found.ratio()
-    if ratio is None or not bool((numeric != 0).all()):
+    numeric, ratio = found.numeric, found.ratio()
+    if ratio is None or not bool((numeric.value != 0).all()):
         return ""
-    error, slack = (found.claimed - numeric).abs(), max(abs(ratio.value), 1.0) * BAR_FACTOR * found.numeric.bar
-    has_ratio = bool(reproduces(ratio.value * numeric, found.claimed, error, slack).all())
+    has_ratio = are_multiples(found.claimed, numeric.value, BAR_FACTOR * numeric.bar, ratio.value)
     return factor_in_words(ratio)[1] if has_ratio else ""

@@ -72,7 +72,7 @@ def _two_wrong_branches(seen: BlockEntries) -> Diagnosis | None:
 
 def _sided(seen: BlockEntries, side: Tensor, relevant: Tensor) -> AxisMasks:
     """Return the group of inputs on one `side` of the threshold, (n,) bool, identified by their common factor."""
-    factor = ratio_of(seen, broadcast_along(Axis.INPUT, side).expand_as(seen.wrong))
+    factor = ratio_of(seen, broadcast_along(Axis.INPUT, side))
 
     def has_factor(claimed: Tensor, numeric: Tensor) -> Tensor:
         value = math.nan if factor is None else factor.value
@@ -96,7 +96,7 @@ def _inputs_with_larger_factor(seen: BlockEntries, inputs: AxisMasks) -> Tensor 
 
 
 def _explained(seen: BlockEntries, sided: AxisMasks, region: Region) -> Diagnosis | None:
-    inside = broadcast_along(Axis.INPUT, sided.wrong).expand_as(seen.wrong)
+    inside = broadcast_along(Axis.INPUT, sided.wrong)
     inner, outer = ratio_of(seen, inside), ratio_of(seen, ~inside)
     if inner is None or outer is None:
         return None

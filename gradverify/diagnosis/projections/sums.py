@@ -79,6 +79,21 @@ class RandomProjections(BothSides):
     def nonzero(self) -> None:
         """None: single entries are not known."""
 
+    @property
+    def weights(self) -> Tensor:
+        """The cotangents of the block's output, (K, outputs)."""
+        return self.cotangents[:, self.block.of.coordinates]
+
+    @property
+    def gradients(self) -> Tensor:
+        """The vjps by the block's input, (K, inputs)."""
+        return self.vjps[:, self.block.wrt.coordinates]
+
+    @property
+    def displacements(self) -> Tensor:
+        """The directions of the block's input, (L, inputs)."""
+        return self.directions[:, self.block.wrt.coordinates]
+
     def agrees(self, pattern: Pattern) -> float | None:
         """Return 1 if the pattern holds in the whole block, else None.
 
@@ -103,7 +118,7 @@ class RandomProjections(BothSides):
 
     def along_directions(self, gradient: Tensor) -> Tensor:
         """Return the sums (L,) of a gradient (n,) by the block's input along the directions."""
-        return self.directions[:, self.block.wrt.coordinates] @ gradient
+        return self.displacements @ gradient
 
     def over(self, of: Block, wrt: Block) -> RandomProjections:
         """Return random sums over other tensors; costs as much as `ask`."""
@@ -173,12 +188,11 @@ def scaled(found: Estimate, factor: float) -> Estimate:
 def _predicted_sums(sketch: RandomProjections, pattern: Pattern, along: slice) -> Estimate:
     """Return the sums along some directions that the pattern predicts; costs forwards only if it changes columns."""
     of, wrt = sketch.block.of, sketch.block.wrt
-    weighted = sketch.cotangents[:, of.coordinates]
-    weighted = weighted if pattern.by_row is None else weighted * pattern.by_row
+    weighted = sketch.weights if pattern.by_row is None else sketch.weights * pattern.by_row
     cotangents = _placed(weighted, sketch.cotangents.shape[1], of, pattern.rows)
     slopes = sketch.slopes[along]
     if pattern.columns is not None or pattern.by_column is not None:
-        displacements = sketch.directions[along, wrt.coordinates]
+        displacements = sketch.displacements[along]
         displacements = displacements if pattern.by_column is None else displacements * pattern.by_column
         slopes = slopes_along(sketch, _placed(displacements, sketch.directions.shape[1], wrt, pattern.columns))
     predicted = scaled(sums_of_slopes(cotangents, slopes), pattern.factor)
@@ -190,9 +204,9 @@ def _predicted_sums(sketch: RandomProjections, pattern: Pattern, along: slice) -
 def transposed_sums(sketch: RandomProjections) -> Estimate:
     """Return the sums that are predicted if the transposed Jacobian is claimed; costs 48 forwards or more."""
     of, wrt, measured = sketch.block.of, sketch.block.wrt, sketch.block.measured
-    cotangents = _placed(sketch.directions[:, wrt.coordinates], sketch.cotangents.shape[1], of)
+    cotangents = _placed(sketch.displacements, sketch.cotangents.shape[1], of)
     slopes = []
-    for direction in _placed(sketch.cotangents[:, of.coordinates], sketch.directions.shape[1], wrt):
+    for direction in _placed(sketch.weights, sketch.directions.shape[1], wrt):
         scale = float((direction.abs() / measured.lengths.step).max())
         slopes.append(scaled(best_slope(measured, cotangents, direction / scale), scale))
     transposed = sums_of_slopes(cotangents, slopes)
@@ -230,11 +244,10 @@ class ProjectedPart(BothSides):
 
     def multiple_of_cotangent(self) -> str | None:
         """Return "cotangent", or "3 × cotangent", if backward returns one multiple of it by these inputs, else None."""
-        of, wrt = self.whole.block.of, self.whole.block.wrt
-        if self.inputs is None or of.shape != wrt.shape:
+        if self.inputs is None or self.whole.block.of.shape != self.whole.block.wrt.shape:
             return None
-        given = self.whole.cotangents[:, of.coordinates][:, self.inputs]
-        values = (self.whole.vjps[:, wrt.coordinates][:, self.inputs] / given)[given != 0]
+        given = self.whole.weights[:, self.inputs]
+        values = (self.whole.gradients[:, self.inputs] / given)[given != 0]
         multiple = common_value(values, _SAME)
         return multiple_in_words(multiple, "cotangent") if multiple else None
 
@@ -245,12 +258,10 @@ def sums_over(sketch: RandomProjections, axis: Axis, inside: Tensor) -> Projecte
     Costs 36 forwards or more for inputs, 8 vjps for outputs.
     """
     if axis is Axis.INPUT:
-        given, wrt = sketch.directions, sketch.block.wrt
-        directions = _placed(given[:, wrt.coordinates] * inside, given.shape[1], wrt)
+        directions = _placed(sketch.displacements * inside, sketch.directions.shape[1], sketch.block.wrt)
         numeric = sums_of_slopes(sketch.cotangents, slopes_along(sketch, directions))
         return ProjectedPart(whole=sketch, claimed=sketch.vjps @ directions.T, numeric=numeric, inputs=inside)
-    given, of = sketch.cotangents, sketch.block.of
-    cotangents = _placed(given[:, of.coordinates] * inside, given.shape[1], of)
+    cotangents = _placed(sketch.weights * inside, sketch.cotangents.shape[1], sketch.block.of)
     vjps = torch.stack([row(sketch.block.backward, cotangent) for cotangent in cotangents])
     numeric = sums_of_slopes(cotangents, sketch.slopes)
     return ProjectedPart(whole=sketch, claimed=vjps @ sketch.directions.T, numeric=numeric)
@@ -293,10 +304,10 @@ def sums_over_lines(sketch: RandomProjections, axis: Axis, found: Sequence[Sampl
     )
     places = [line.position for line in found]
     if axis is Axis.INPUT:
-        along = sketch.directions[:, sketch.block.wrt.coordinates][:, places].T  # (c, L)
+        along = sketch.displacements[:, places].T  # (c, L)
         summed = Estimate(value=numeric.T @ along, bar=bar.T @ along.abs())
         return ProjectedPart(whole=sketch, claimed=claimed.T @ along, numeric=summed)
-    weights = sketch.cotangents[:, sketch.block.of.coordinates][:, places]  # (K, r)
+    weights = sketch.weights[:, places]  # (K, r)
     summed = Estimate(value=weights @ numeric, bar=weights.abs() @ bar)
     return ProjectedPart(whole=sketch, claimed=weights @ claimed, numeric=summed)
 
