@@ -8,13 +8,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TypeVar
 
+from gradverify.diagnosis.block.elsewhere import evidence_in
 from gradverify.diagnosis.block.entries import BlockEntries, entries_of
-from gradverify.diagnosis.block.shifted_problem import evidence_in
 from gradverify.diagnosis.causes.approximate import approximate
 from gradverify.diagnosis.causes.boundary_tile import boundary_tile
 from gradverify.diagnosis.causes.confined_to_places import confined_to_places
-from gradverify.diagnosis.causes.constant_factor import common_factor, mean_for_sum_by_line, sign_flip
-from gradverify.diagnosis.causes.constant_factor_by_slice import factor_by_slice
+from gradverify.diagnosis.causes.constant_factor import (
+    common_factor,
+    factor_by_slice,
+    mean_for_sum_by_line,
+    sign_flip,
+)
 from gradverify.diagnosis.causes.detached import detached
 from gradverify.diagnosis.causes.low_precision_backward import low_precision_backward
 from gradverify.diagnosis.causes.missing_band import missing_band
@@ -26,11 +30,15 @@ from gradverify.diagnosis.causes.missing_factor import (
     claims_equal_tensor,
     missing_factor,
     mistaken_factor,
+    statistic_by_slice,
 )
-from gradverify.diagnosis.causes.missing_factor_by_slice import statistic_by_slice
 from gradverify.diagnosis.causes.missing_mask import missing_mask
-from gradverify.diagnosis.causes.missing_term import missing_path, missing_term, missing_term_in_sums
-from gradverify.diagnosis.causes.missing_term_summand import missing_summand
+from gradverify.diagnosis.causes.missing_term import (
+    missing_path,
+    missing_summand,
+    missing_term,
+    missing_term_in_sums,
+)
 from gradverify.diagnosis.causes.outside_slopes import outside_slopes
 from gradverify.diagnosis.causes.permuted import (
     permuted,

@@ -15,7 +15,7 @@ from gradverify.core.decide.compare import relative_tolerance
 from gradverify.core.estimate.samples import BAR_FACTOR
 from gradverify.core.model.coordinates import Block, zero_outside
 from gradverify.core.model.generators import random_magnitudes
-from gradverify.diagnosis.block.value_or_position import Permuted, permuted_block
+from gradverify.diagnosis.block.elsewhere import Permuted, permuted_block
 from gradverify.diagnosis.naming.variables import Axis, Variable, tensors_along
 from gradverify.diagnosis.naming.wording import diagnosed
 from gradverify.evidence import Diagnosis, Evidence, part_of

@@ -136,7 +136,7 @@ def factor_in_words(ratio: Ratio) -> tuple[float, str]:
     """Return the factor, rounded to a known constant if it is one, and the text of factor × numeric, "0" for zero."""
     if ratio.value == 0:
         return 0.0, "0"
-    known = known_constant(ratio.value, ratio.accuracy, ()) or short_number(ratio.value, ratio.accuracy)
+    known = known_constant(ratio.value, ratio.accuracy) or short_number(ratio.value, ratio.accuracy)
     if known is not None:
         return math.copysign(known.value, ratio.value), f"{'-' if ratio.value < 0 else ''}{known.text} × numeric"
     factor = -1.0 if abs(ratio.value + 1.0) <= _SAME else ratio.value

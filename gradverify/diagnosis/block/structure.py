@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from gradverify.core.model.coordinates import Block
+from gradverify.diagnosis.block.elsewhere import MarkEntries, follows_values
 from gradverify.diagnosis.block.entries import BlockEntries
-from gradverify.diagnosis.block.value_or_position import MarkEntries, follows_values
 from gradverify.diagnosis.naming.region import AxisMasks
 from gradverify.diagnosis.naming.variables import Axis
 from gradverify.diagnosis.naming.wording import listed

@@ -1,4 +1,4 @@
-"""One factor on every entry: a sign, a number of summands, another number made of counts, or any constant."""
+"""One factor: a sign, a number of summands, another number made of counts, or any constant; or one on some slices."""
 
 from __future__ import annotations
 
@@ -6,21 +6,33 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import combinations, permutations, product
+from itertools import combinations, pairwise, permutations, product
 
+import torch
 from torch import Tensor
 
 from gradverify.core.model.coordinates import total
-from gradverify.diagnosis.block.entries import BlockEntries, Pattern, explained_share
-from gradverify.diagnosis.naming.arguments import ScalarPower, scalar_power
+from gradverify.diagnosis.block.entries import (
+    BlockEntries,
+    Pattern,
+    contradicts_right,
+    explained_share,
+    has_factor,
+    ratio_of,
+)
+from gradverify.diagnosis.block.relation import confined_along_axis, factor_in_words
+from gradverify.diagnosis.block.structure import Slices, all_slices, axes_of, is_every_nth, is_run
 from gradverify.diagnosis.naming.constants import (
     Constant,
+    ScalarPower,
     common_value,
     known_constant,
     measured_text,
     number_text,
+    scalar_power,
     short_number,
 )
+from gradverify.diagnosis.naming.region import AxisMasks, Region
 from gradverify.diagnosis.naming.variables import Axis, broadcast_along
 from gradverify.diagnosis.naming.wording import dimensions_text, everywhere
 from gradverify.diagnosis.projections.sums import ComparedBlock
@@ -35,6 +47,8 @@ _EQUAL = 1e-6  # relative difference of numeric entries that count as equal
 _MAX_DIMENSIONS = 6  # leading dimensions of a tensor whose sizes are counts, and whose products are tried
 _MIN_DISTINCT = 2  # distinct counts: with a single one, a constant factor explains the error as well
 _MIN_FREQUENCY = 2  # lines per count, if the only two distinct counts are 1 and another
+_MAX_CHANCE = 0.1  # probability of equally regular random slices above which no factor on slices is reported
+_MIN_WRONG = 3  # wrong entries of slices, with the same factor
 _SUMMED = {
     Axis.INPUT: "outputs that each entry of {wrt} goes into",
     Axis.OUTPUT: "entries of {wrt} that each output is made of",
@@ -269,3 +283,42 @@ def _counts_differ(counts: Tensor) -> bool:
     return len(above_one) >= _MIN_DISTINCT or (
         len(frequencies) >= _MIN_DISTINCT and min(frequencies.values()) >= _MIN_FREQUENCY
     )
+
+
+def factor_by_slice(seen: BlockEntries) -> Diagnosis | None:
+    """Detect one factor on some slices that are consecutive, equally spaced, or at both ends of a dimension."""
+    ratio = ratio_of(seen, seen.wrong) if int(seen.wrong.sum()) >= _MIN_WRONG else None
+    factor = 0.0 if ratio is None else factor_in_words(ratio)[0]
+    if factor == 0.0 or not has_factor(seen, seen.wrong, factor):
+        return None
+    cause = SIGN_FLIP if factor == -1.0 else CONSTANT_FACTOR
+    for axis in axes_of(seen):
+        inside = broadcast_along(axis, seen.wrong.any(1 - axis.value))
+        predicted = torch.where(inside, factor * seen.numeric, seen.numeric)
+        found = confined_along_axis(seen, axis, cause, _regular_slices)
+        if found is not None and not contradicts_right(seen, predicted, abs(factor)):
+            return found
+    return None
+
+
+def _regular_slices(group: AxisMasks) -> Iterator[Region]:
+    """Yield descriptions of the wrong slices if they are regular, and hardly so by chance."""
+    for slices in all_slices(group):
+        for placements, text in _descriptions(slices):
+            likely = group.chance(placements * len(group.block.shape))
+            if likely <= _MAX_CHANCE:
+                yield Region(text=text, chance=likely)
+
+
+def _descriptions(slices: Slices) -> Iterator[tuple[int, str]]:
+    """Yield descriptions of the wrong slices, each with the number of placements that fit the same description."""
+    wrong, size = sorted(slices.wrong), slices.size
+    count, all_relevant = len(wrong), len(slices.relevant) == size  # slices of zeros could complete a pattern by chance
+    if all_relevant and is_run(wrong):
+        yield size - count + 1, slices.where
+    right = [place for place in range(size) if place not in slices.wrong]
+    if all_relevant and right[0] > 0 and right[-1] < size - 1 and is_run(right):
+        yield count - 1, f"{slices.where}, at both ends"
+    step = min((after - before for before, after in pairwise(wrong)), default=1)
+    if count > 2 and step > 1 and is_every_nth(slices, step):
+        yield size, f"{slices.where}, one of each {step}"

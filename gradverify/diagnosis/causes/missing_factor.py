@@ -1,21 +1,22 @@
-"""Missing factor: every entry is multiplied or divided by a function of a tensor's value at its position."""
+"""Missing factor: entries are multiplied or divided by a function of a tensor at their place, or of a slice of it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice, permutations
+from itertools import combinations, islice, permutations
 
 import torch
 from torch import Tensor
 
+from gradverify.core.model.coordinates import Block, total
 from gradverify.diagnosis.block.entries import BlockEntries, explained, explained_share
 from gradverify.diagnosis.block.relation import multiple_in_words
 from gradverify.diagnosis.block.structure import axes_of, is_elementwise
 from gradverify.diagnosis.naming.constants import common_value, known_constant
 from gradverify.diagnosis.naming.variables import Axis, Variable, block_along, differences
-from gradverify.diagnosis.naming.wording import everywhere, share_text
+from gradverify.diagnosis.naming.wording import dimensions_text, everywhere, first, share_text
 from gradverify.evidence import Diagnosis
 
 MISSING_FACTOR = "missing-factor"
@@ -27,10 +28,12 @@ _EXACT = 1e-12  # relative: a product with one factor, up to float64 rounding
 _SAME_FACTOR = 1e-5  # relative tolerance of a factor, in addition to the error bars
 _SHARP = 1e-2  # largest relative error bar of an entry; with a larger one it agrees with too many factors
 _MAX_TENSORS = 5  # per axis, whose pairwise quotients are tried
+_NEAR = 1e-4  # relative tolerance of a statistic: an eps may be added to it before the division
+_MAX_DIMENSIONS = 4  # dimensions of which all subsets are tried as slices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Form:
+class _Form:
     """A function of a tensor by which the claims are multiplied, because it is missing in them or one too many."""
 
     name: str  # format string, with {0} for the tensor and {1} for the tensor in brackets if its name contains a space
@@ -46,44 +49,58 @@ class Form:
         return f": a factor of {name} {'is missing' if self.is_missing else 'too many'}"
 
 
-def both_ways(name: str, function: Callable[[Tensor], Tensor]) -> tuple[Form, Form]:
+def _both_ways(name: str, function: Callable[[Tensor], Tensor]) -> tuple[_Form, _Form]:
     """Return the reciprocal (a missing factor) and the function itself (a factor too many)."""
-    reciprocal = Form(name=name, function=lambda values: 1 / function(values), is_missing=True)
-    return reciprocal, Form(name=name, function=function, is_missing=False)
+    reciprocal = _Form(name=name, function=lambda values: 1 / function(values), is_missing=True)
+    return reciprocal, _Form(name=name, function=function, is_missing=False)
 
 
 # Simplest first.
 _FORMS = (
-    *both_ways("{1}", torch.clone),
-    *both_ways("{1}²", torch.square),
-    *both_ways("(1 - {1})", lambda t: 1 - t),
-    *both_ways("(1 - {1}²)", lambda t: 1 - t * t),
-    *both_ways("(1 + {1})", lambda t: 1 + t),
-    *both_ways("(1 + {1}²)", lambda t: 1 + t * t),
-    *both_ways("{1} (1 - {1})", lambda t: t * (1 - t)),
-    *both_ways("√{1}", torch.sqrt),
-    *both_ways("exp({0})", torch.exp),
-    *both_ways("log({0})", torch.log),
-    *both_ways("{1}³", lambda t: t**3),
+    *_both_ways("{1}", torch.clone),
+    *_both_ways("{1}²", torch.square),
+    *_both_ways("(1 - {1})", lambda t: 1 - t),
+    *_both_ways("(1 - {1}²)", lambda t: 1 - t * t),
+    *_both_ways("(1 + {1})", lambda t: 1 + t),
+    *_both_ways("(1 + {1}²)", lambda t: 1 + t * t),
+    *_both_ways("{1} (1 - {1})", lambda t: t * (1 - t)),
+    *_both_ways("√{1}", torch.sqrt),
+    *_both_ways("exp({0})", torch.exp),
+    *_both_ways("log({0})", torch.log),
+    *_both_ways("{1}³", lambda t: t**3),
 )
 _OF_DIFFERENCES = tuple(form for form in _FORMS if form.name in ("{1}", "exp({0})", "(1 + {1})"))
-_OF_QUOTIENTS = (both_ways("{0}", torch.clone)[1],)
+_OF_QUOTIENTS = (_both_ways("{0}", torch.clone)[1],)
+_OF_STATISTICS = (*_both_ways("{0}", torch.clone), *_both_ways("{0} squared", torch.square))
+
+# From the members of each slice (slices, members) to a number of each (slices,).
+_STATISTICS: tuple[tuple[str, Callable[[Tensor], Tensor]], ...] = (
+    ("norm", lambda t: t.norm(dim=1)),
+    ("sum", lambda t: t.sum(dim=1)),
+    ("mean", lambda t: t.mean(dim=1)),
+    ("root mean square", lambda t: t.square().mean(dim=1).sqrt()),
+    ("standard deviation", lambda t: t.std(dim=1, correction=0)),
+    ("standard deviation (by n - 1)", lambda t: t.std(dim=1)),
+    ("sum of magnitudes", lambda t: t.abs().sum(dim=1)),
+    ("largest entry", lambda t: t.amax(dim=1)),
+    ("sum of exponentials", lambda t: t.exp().sum(dim=1)),
+)
 
 # From a tensor and a form of it to a format string of the product, "{} / y", and what it means.
-Words = Callable[[Variable, Form], tuple[str, str]]
+_Words = Callable[[Variable, _Form], tuple[str, str]]
 
 
 def missing_factor(seen: BlockEntries) -> Diagnosis | None:
     """Detect claims that are numeric times, or over, an elementary function of a tensor or of the difference of two."""
     tensors = [tensor for axis in axes_of(seen) for tensor in seen.tensors_along(axis)]
 
-    def words(tensor: Variable, form: Form) -> tuple[str, str]:
+    def words(tensor: Variable, form: _Form) -> tuple[str, str]:
         name = form.text(tensor.name)
         times = f"{{}} / {name}" if form.is_missing else f"{name} × {{}}"
         return times, form.interpretation(f"{_without_brackets(name)}{_location(seen, tensor)}")
 
-    found = first_match(seen, tensors, _FORMS, words)
-    return found or first_match(seen, differences(tensors), _OF_DIFFERENCES, words)
+    found = _first_match(seen, tensors, _FORMS, words)
+    return found or _first_match(seen, differences(tensors), _OF_DIFFERENCES, words)
 
 
 def mistaken_factor(seen: BlockEntries) -> Diagnosis | None:
@@ -92,7 +109,7 @@ def mistaken_factor(seen: BlockEntries) -> Diagnosis | None:
     pairs = [(*pair, on_axis) for on_axis in on_axes for pair in permutations(on_axis, 2)]
     quotients = [replace(first, values=first.values / second.values) for first, second, _ in pairs]
 
-    def words(quotient: Variable, form: Form) -> tuple[str, str]:
+    def words(quotient: Variable, form: _Form) -> tuple[str, str]:
         first, second, on_axis = next(pair for pair, of in zip(pairs, quotients, strict=True) if of is quotient)
         name = f"{first.name} / {second.name}"
         others = [each for each in on_axis if each is not first and each is not second]
@@ -100,15 +117,15 @@ def mistaken_factor(seen: BlockEntries) -> Diagnosis | None:
             return f"{{}} × {name}", form.interpretation(name)
         return f"{{}} × {name}", f", as where {first.name} stands for {second.name}{_location(seen, second)}"
 
-    found = first_match(seen, quotients, _OF_QUOTIENTS, words)
+    found = _first_match(seen, quotients, _OF_QUOTIENTS, words)
     return None if found is None else claims_equal_cotangent(seen) or found
 
 
-def first_match(
+def _first_match(
     seen: BlockEntries,
     candidates: Iterable[Variable],
-    forms: Sequence[Form],
-    words: Words,
+    forms: Sequence[_Form],
+    words: _Words,
     accuracy: float = 0.0,
     where: str = "",
 ) -> Diagnosis | None:
@@ -170,7 +187,7 @@ def _constants(sample: _Ratios, factors: Tensor, accuracy: float) -> Iterator[tu
             sign = "-" if median < 0 else ""
             if abs(abs(median) - 1.0) <= accuracy:
                 yield form, number, math.copysign(1.0, median), sign
-            elif (known := known_constant(median, accuracy, ())) is not None:
+            elif (known := known_constant(median, accuracy)) is not None:
                 yield form, number, math.copysign(known.value, median), f"{sign}{known.text} × "
 
 
@@ -217,6 +234,53 @@ def _without_brackets(text: str) -> str:
     """Return the text without the brackets that enclose all of it."""
     inside = text[1:-1]
     return inside if text.startswith("(") and text.endswith(")") and "(" not in inside else text
+
+
+def statistic_by_slice(seen: BlockEntries) -> Diagnosis | None:
+    """Detect claims that are numeric times, or over, a statistic of each row, channel or other slice."""
+    return first(
+        _match_by_slice(seen, axis, kept)
+        for axis in axes_of(seen)
+        for kept in _slicings(block_along(seen.block, axis).shape)
+    )
+
+
+def _slicings(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Return the choices of dimensions on whose indices a factor may depend, fewest slices first."""
+    nontrivial = [dimension for dimension, size in enumerate(shape) if size > 1][:_MAX_DIMENSIONS]
+    subsets = [kept for count in range(1, len(nontrivial)) for kept in combinations(nontrivial, count)]
+    return sorted(subsets, key=lambda dimensions: total(tuple(shape[place] for place in dimensions)))
+
+
+def _match_by_slice(seen: BlockEntries, axis: Axis, kept: tuple[int, ...]) -> Diagnosis | None:
+    """Return the diagnosis of the first statistic that fits, with one slice of a tensor per index along `kept`."""
+    block = block_along(seen.block, axis)
+
+    def words(statistic: Variable, form: _Form) -> tuple[str, str]:
+        name = form.text(statistic.name)
+        return f"{{}} {'/' if form.is_missing else '×'} {name}", form.interpretation(name)
+
+    where = f" in {_slice_words(block, kept)}"
+    return _first_match(seen, _statistics(seen, axis, kept), _OF_STATISTICS, words, accuracy=_NEAR, where=where)
+
+
+def _statistics(seen: BlockEntries, axis: Axis, kept: tuple[int, ...]) -> Iterator[Variable]:
+    """Yield the statistics of each slice of each tensor, with one slice per index along `kept`."""
+    block = block_along(seen.block, axis)
+    sizes = [size if place in kept else 1 for place, size in enumerate(block.shape)]
+    label = torch.arange(math.prod(sizes), device=seen.block.device).view(sizes).expand(block.shape).reshape(-1)
+    order = label.argsort(stable=True)
+    tensors = [tensor for tensor in seen.tensors_along(axis) if not tensor.where]
+    for tensor in tensors:
+        members = tensor.values[order].view(math.prod(sizes), -1)
+        for name, statistic in _STATISTICS:
+            yield Variable(name=f"the {name} of {tensor.name}", axis=axis, values=statistic(members)[label])
+
+
+def _slice_words(block: Block, kept: tuple[int, ...]) -> str:
+    if len(block.shape) == 2:
+        return f"each {('row', 'column')[kept[0]]} of {block.name}"
+    return f"each index along {dimensions_text(kept)} of {block.name}"
 
 
 def claims_equal_tensor(seen: BlockEntries) -> Diagnosis | None:

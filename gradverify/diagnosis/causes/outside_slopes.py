@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from gradverify.diagnosis.block.elsewhere import outputs_at
 from gradverify.diagnosis.block.entries import BlockEntries
-from gradverify.diagnosis.block.shifted_problem import outputs_at
 from gradverify.diagnosis.naming.constants import number_text
 from gradverify.diagnosis.naming.variables import input_and_output_values
 from gradverify.diagnosis.naming.wording import element_name

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from gradverify.core.model.generators import random_magnitudes
+from gradverify.core.model.magnitudes import finite_size
+from gradverify.diagnosis.block.elsewhere import outputs_at
 from gradverify.diagnosis.block.entries import BlockEntries
 from gradverify.diagnosis.block.relation import claims_in_words, multiple_of_cotangent
-from gradverify.diagnosis.block.shifted_problem import outputs_at
 from gradverify.diagnosis.naming.variables import input_and_output_values
 from gradverify.diagnosis.naming.wording import differ_text
 from gradverify.evidence import Diagnosis, Evidence
@@ -50,7 +51,7 @@ def _is_piecewise_constant(evidence: Evidence, wrong: Tensor) -> bool:
     """True if the outputs are constant over small steps at random places, and differ between these places."""
     generator = torch.Generator().manual_seed(0)
     point = input_and_output_values(evidence)[0][evidence.wrt.coordinates].to(torch.float64)
-    size = point.abs().nan_to_num(0.0, 0.0, 0.0)
+    size = finite_size(point)
     length = torch.where(size > 0, size, 1.0).clamp(min=float(size.max()) or 1.0)
     nearby = [
         point + distance * random_magnitudes(length, generator) for distance in _DISTANCES for _ in range(_REPEATS)

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from gradverify.core.backward.vjps import backward_of, row
-from gradverify.core.model.magnitudes import any_set
+from gradverify.core.model.magnitudes import any_set, finite_size
 from gradverify.core.model.tape import record
+from gradverify.diagnosis.block.elsewhere import clear_errors, evidence_at, outputs_at, shifted_problem
 from gradverify.diagnosis.block.entries import BlockEntries, explained_share
-from gradverify.diagnosis.block.shifted_problem import clear_errors, evidence_at, outputs_at, shifted_problem
 from gradverify.diagnosis.block.structure import is_elementwise
 from gradverify.diagnosis.naming.variables import Axis, Variable
 from gradverify.errors import EvaluationError
@@ -108,7 +108,7 @@ def _claimed_at(evidence: Evidence, point: Tensor) -> Tensor | None:
 
 def _share(seen: BlockEntries, expected: Tensor, found: Tensor) -> float | None:
     """Return the share of the error explained if `found` equals `expected`, (k,) each; None if they differ."""
-    largest = expected.abs().nan_to_num(0.0, 0.0, 0.0).amax()
+    largest = finite_size(expected).amax()
     slack = (_SAME * expected.abs() + seen.slack.diagonal()).clamp(max=_SAME * largest)
     undefined = ~torch.isfinite(found)  # outside the domain, or not differentiable
     near = (found - expected).abs() <= slack

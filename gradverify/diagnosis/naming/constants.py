@@ -1,4 +1,4 @@
-"""Constants that are often forgotten or mistyped: small rationals, roots, logarithms, π, short decimals."""
+"""Numbers with a name: small rationals, roots, logarithms, π, short decimals, and the scalars of a function."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
+import torch
 from torch import Tensor
 
 from gradverify.core.tuning import SMALL_PART
+from gradverify.diagnosis.naming.variables import named_tensors
+from gradverify.evidence import WrongBlock
 
 _LARGEST = 10  # numerator, denominator and radicand
 _TRANSCENDENTAL = (
@@ -22,11 +25,13 @@ _TRANSCENDENTAL = (
     ("√(2π)", math.sqrt(2 * math.pi)),
     ("e", math.e),
 )
-_WELL = 1e-4  # worst relative accuracy for a decimal: one or two in a hundred numbers are that close to three digits
+_WELL = 1e-4  # worst relative accuracy: one or two in a hundred numbers are that close to one of three digits
 _EXACT = 1e-12  # relative: a factor is never taken as more accurate when compared with decimals
 _WHOLE = 1000  # upper limit of recognised integers: the relative distance of larger ones is too small
-_LEAST = 1e-6  # relative: a factor is never taken as more accurate when compared with known constants
+_LEAST = 1e-6  # relative: a factor is never taken as more accurate when compared with known constants or scalars
 _OF_DISTANCE = 1e-3  # of |factor - 1|: largest deviation, so that factors close to one are not all taken as one
+_COMMON = (0.0, 0.5, 1.0, 2.0)  # magnitudes too common to be evidence for a scalar of the function
+_POWERS = (1, -1, 2, -2)  # of such a scalar
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +44,7 @@ class Constant:
     is_decimal: bool = False  # a decimal number, with no other meaning than its value
 
 
-def known_constant(value: float, accuracy: float, sizes: Iterable[int]) -> Constant | None:
+def known_constant(value: float, accuracy: float, sizes: Iterable[int] = ()) -> Constant | None:
     """Return the simplest constant within a relative `accuracy` of |value|, None if there is none.
 
     `sizes` are the sizes of tensor dimensions, which count as constants as well.
@@ -128,3 +133,59 @@ def _both(text: str, value: float) -> Iterator[Constant]:
     """Yield a constant and its reciprocal."""
     yield Constant(value=value, text=text, reciprocal="")
     yield Constant(value=1 / value, text=f"1/{text}", reciprocal=text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScalarPower:
+    """A scalar of the function of which a factor is a power, up to the sign."""
+
+    name: str  # y
+    value: float
+    power: int  # |factor| = |value|**power
+    negative: bool  # factor = -value**power
+
+    @property
+    def power_text(self) -> str:
+        """The factor as a power of the scalar: y, y², -1/y."""
+        return f"{'-' if self.negative else ''}{self._text(self.power)}"
+
+    @property
+    def missing_text(self) -> str:
+        """What is missing, or too many: the power or its reciprocal, whichever is larger; "1/y" if y = 0.7."""
+        return self._text(-self.power if abs(self.value) ** self.power < 1 else self.power)
+
+    def _text(self, power: int) -> str:
+        words = self.name if abs(power) == 1 else f"{self.name}²"
+        return words if power > 0 else f"1/{words}"
+
+
+def scalar_power(site: WrongBlock, factor: float, accuracy: float) -> ScalarPower | None:
+    """Return the scalar of which a factor is a power, up to the sign, within a relative `accuracy`.
+
+    Returns None if no scalar fits, or several do, or the factor is not known well enough.
+    """
+    allowed = max(accuracy, _LEAST)
+    if allowed > _WELL:
+        return None
+    found = [
+        ScalarPower(name=name, value=value, power=power, negative=_power(value, power) * factor < 0)
+        for name, value in dict(_numbers(site)).items()
+        for power in _POWERS
+        if abs(value) not in _COMMON and abs(abs(_power(value, power)) - abs(factor)) <= allowed * abs(factor)
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def _power(value: float, power: int) -> float:
+    """Return value**power; inf where Python's own operator raises OverflowError."""
+    return float(torch.tensor(value, dtype=torch.float64).pow(power))
+
+
+def _numbers(site: WrongBlock) -> Iterator[tuple[str, float]]:
+    """Yield the names and values of all real scalars among the arguments, inputs and outputs."""
+    for entry in site.backward.problem.bound:
+        if not isinstance(entry.value, Tensor):
+            yield entry.name, entry.value
+    for name, tensor in named_tensors(site):
+        if tensor.numel() == 1:
+            yield name, float(tensor)

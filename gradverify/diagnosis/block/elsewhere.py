@@ -1,0 +1,179 @@
+"""A block at another point: with its input elsewhere, or with the entries of its input permuted.
+
+The last tells whether wrong coordinates depend on the values of the input or on the position. If a branch is wrong, the
+wrong entries follow the values; at an edge of a tensor, or at a step of a recurrence, they stay at their positions.
+With few coordinates, both descriptions may fit by coincidence. So the entries of the input are permuted, both Jacobians
+are computed again, and a region of values has to contain the wrong coordinates there too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from gradverify.case import Settings, Tolerances
+from gradverify.core.decide.backward_rounding import problem_at
+from gradverify.core.decide.context import unchanged
+from gradverify.core.decide.verdict import Code
+from gradverify.core.estimate.samples import BAR_FACTOR
+from gradverify.core.forward.repeatable import made_repeatable
+from gradverify.core.jacobians import investigate
+from gradverify.core.model.coordinates import flatten, total
+from gradverify.core.model.magnitudes import all_set, finite_size
+from gradverify.core.model.problem import Problem, call
+from gradverify.core.model.tape import record
+from gradverify.diagnosis.naming.region import Region
+from gradverify.diagnosis.naming.variables import Axis, input_and_output_values, variables
+from gradverify.errors import EvaluationError, GradverifyError
+from gradverify.evidence import Evidence, evidence_of, jacobian_pair
+
+_ANY_ERROR = 1e3  # relative tolerance by which no claim is accused
+_CLEAR = 1e-3  # relative error that is clear
+_SAME = 1e-5  # relative difference of derivatives that count as equal
+_LARGEST = 64  # entries of the input and of the output: in larger tensors a coincidence is unlikely
+_SCALE = 1.25  # factor on all inputs at which a derivative that depends on them is another one
+_ZERO = 1e-9  # of the largest entry: anything smaller is zero
+_SEVERAL = 2  # coordinates that a decision needs
+_EXCEPTIONS = 10  # one in so many coordinates may contradict
+
+# (claimed, numeric), each (m, n), to the mask (m, n) of the entries whose coordinates a region should contain
+MarkEntries = Callable[[Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Permuted:
+    """A block after the entries of its input changed places."""
+
+    evidence: Evidence
+    ignored: bool  # the derivative changed but the claims did not, so wrong entries cannot move with the values
+
+
+def follows_values(
+    permuted: Callable[[], Permuted | None],
+    axis: Axis,
+    wrong: Tensor,
+    region: Region,
+    marks: MarkEntries | None = None,
+) -> bool | None:
+    """Return True if a region contains the coordinates with wrong entries after the values of the input changed places.
+
+    With `marks`, it has to contain those with marked entries instead. Returns False if these are the same coordinates
+    `wrong` (k,) as before, unless backward ignores the values; None if neither is clear.
+    """
+    if region.membership is None or (found := permuted()) is None:
+        return None
+    there = found.evidence
+    marked = there.wrong if marks is None else marks(there.claimed, there.numeric)
+    predicted = region.membership({variable.name: variable.values for variable in variables(there, axis)})
+    if predicted is None:
+        return None
+    (inside, sure), across = predicted, 1 - axis.value
+    size = finite_size(torch.maximum(there.claimed.abs(), there.numeric.abs()))
+    nonzero = size > _ZERO * size.max()
+    code = there.jacobians.code[there.of.coordinates, there.wrt.coordinates]
+    known = (code == Code.MATCH) | (code == Code.MISMATCH)
+    usable = nonzero.any(across) & known.all(across)
+    wrong_there = (marked & nonzero & known).any(across)
+    if _agree(inside, wrong_there, usable & sure):
+        return True
+    return False if not found.ignored and _agree(wrong, wrong_there, usable) else None
+
+
+def _agree(expected: Tensor, found: Tensor, usable: Tensor) -> bool:
+    """True if two masks (k,) agree at the usable coordinates, up to one exception in ten, and there are enough."""
+    exceptions = int(((expected != found) & usable).sum())
+    return int(usable.sum()) >= max(_SEVERAL, _EXCEPTIONS * exceptions)
+
+
+def permuted_block(evidence: Evidence) -> Permuted | None:
+    """Return the block at the permuted input; None if large, unknown there, or if backward ignores all inputs."""
+    if max(total(evidence.of.shape), total(evidence.wrt.shape)) > _LARGEST or evidence.backward.problem.order > 1:
+        return None
+    if not all_set(clear_errors(evidence)):
+        return None
+    values = input_and_output_values(evidence)[0][evidence.wrt.coordinates]
+    order = torch.randperm(len(values), generator=torch.Generator().manual_seed(0)).to(values.device)
+    point = values.clone()
+    point[order] = values[order.roll(1)]  # a cyclic permutation, so that every entry changes its position
+    there = evidence_at(evidence, point)
+    if there is None:
+        return None
+    if torch.equal(there.claimed, evidence.claimed) and _ignores(evidence, evidence_scaled(evidence, _SCALE)):
+        return None
+    return Permuted(evidence=there, ignored=_ignores(evidence, there))
+
+
+def _ignores(evidence: Evidence, there: Evidence | None) -> bool:
+    """True if the derivative changes from one point to another but the claims do not."""
+    if there is None or not torch.equal(there.claimed, evidence.claimed):
+        return False
+    change = (there.numeric - evidence.numeric).abs()
+    return bool((change > _SAME * evidence.numeric.abs().max() + there.bar + evidence.bar).any())
+
+
+def shifted_problem(evidence: Evidence, point: Tensor) -> Problem:
+    """Return the problem with the block's input at `point` (n,) and all other inputs unchanged."""
+    all_inputs = input_and_output_values(evidence)[0].clone()
+    all_inputs[evidence.wrt.coordinates] = point
+    return problem_at(evidence.backward.problem, all_inputs)
+
+
+def evidence_at(evidence: Evidence, point: Tensor) -> Evidence | None:
+    """Return the block with its input at `point` (n,) and all other inputs unchanged; None if it is not known there."""
+    return _known_evidence(evidence, shifted_problem(evidence, point))
+
+
+def clear_errors(evidence: Evidence) -> Tensor:
+    """Mask of the wrong entries (k,) whose errors are clear; those of an approximation are not, at any point."""
+    claimed, numeric = evidence.claimed[evidence.wrong], evidence.numeric[evidence.wrong]
+    return (claimed - numeric).abs() > _CLEAR * torch.maximum(claimed.abs(), numeric.abs())
+
+
+def evidence_scaled(evidence: Evidence, factor: float) -> Evidence | None:
+    """Return the block with all inputs times a factor; None if it is not known there."""
+    problem = evidence.backward.problem
+    primals = tuple(replace(primal, tensor=primal.tensor * factor) for primal in problem.primals)
+    return _known_evidence(evidence, replace(problem, primals=primals))
+
+
+def evidence_in(problem: Problem, of: str, wrt: str, settings: Settings) -> Evidence | None:
+    """Return the block of the output `of` and the input `wrt` of a problem; None if not all its entries are known.
+
+    Raises EvaluationError if a call fails.
+    """
+    ready = made_repeatable(problem, record(problem), settings.seed)
+    if ready is None:
+        return None
+    found = investigate(ready, settings, unchanged)
+    jacobians = jacobian_pair(found)
+    if jacobians is None:
+        return None
+    outputs, inputs = ({block.name: block for block in blocks} for blocks in (jacobians.outputs, jacobians.inputs))
+    return evidence_of(found, jacobians, outputs[of], inputs[wrt])
+
+
+def outputs_at(evidence: Evidence, point: Tensor) -> Tensor | None:
+    """Return the block's output (m,) at the input `point` (n,), None if forward fails or returns fewer outputs."""
+    problem = shifted_problem(evidence, point)
+    try:
+        outputs = flatten(output.tensor for output in call(problem, [primal.tensor for primal in problem.primals]))
+    except EvaluationError:
+        return None
+    return outputs[evidence.of.coordinates].to(evidence.device).double() if len(outputs) >= evidence.of.stop else None
+
+
+def _known_evidence(evidence: Evidence, problem: Problem) -> Evidence | None:
+    """Return the block of another problem, without the cost of confirming what is wrong; None if it is not known."""
+    settings = Settings(tolerances=Tolerances(rtol=_ANY_ERROR))
+    try:
+        found = evidence_in(problem, evidence.of.name, evidence.wrt.name, settings)
+    except GradverifyError:
+        return None
+    if found is None:
+        return None
+    size = torch.maximum(found.claimed.abs(), found.numeric.abs())
+    wrong = (found.claimed - found.numeric).abs() > _SAME * size + BAR_FACTOR * found.bar
+    return replace(found, wrong=wrong)
