@@ -14,7 +14,7 @@ from torch.nn.functional import gelu
 from gradverify.checks.registry import run_check
 from gradverify.core.model.problem import bind
 from gradverify.diagnosis.diagnose import diagnose
-from gradverify.diagnosis.naming.region import Gap, threshold, threshold_text
+from gradverify.diagnosis.naming.region import threshold, threshold_text
 from gradverify.result import Verdict
 from tests.core.support import ALONE, double
 from tests.diagnosis.support import diagnoses_of, diagnosis_of, drawn
@@ -38,7 +38,7 @@ SPREAD = (-2.0, 0.3, 1.7, 2.4, -0.5, 1.1, -1.3, 0.8)
     ],
 )
 def test_threshold_is_simplest_number_in_gap(inner: float, outer: float, expected: float) -> None:
-    assert threshold(Gap(inner=inner, outer=outer), ()) == expected
+    assert threshold(inner, outer, ()) == expected
 
 
 @pytest.mark.parametrize(
@@ -46,13 +46,12 @@ def test_threshold_is_simplest_number_in_gap(inner: float, outer: float, expecte
     [(1.2, 1.7, "1.5"), (162.960697, 162.960692, "162.960695"), (0.1234561, 0.1234564, "0.1234562")],
 )
 def test_threshold_is_printed_with_enough_digits_to_be_in_gap(inner: float, outer: float, expected: str) -> None:
-    gap = Gap(inner=inner, outer=outer)
-    assert threshold_text(threshold(gap, ()), gap) == expected
+    assert threshold_text(threshold(inner, outer, ()), inner, outer) == expected
 
 
 def test_threshold_is_zero_or_argument_in_gap_if_there_is_one() -> None:
-    assert threshold(Gap(inner=1.2, outer=1.7), (0.5, 1.6)) == 1.6
-    assert threshold(Gap(inner=-1.2, outer=1.7), (0.5,)) == 0.0
+    assert threshold(1.2, 1.7, (0.5, 1.6)) == 1.6
+    assert threshold(-1.2, 1.7, (0.5,)) == 0.0
 
 
 def test_missing_mask_is_described_by_values_and_arguments() -> None:

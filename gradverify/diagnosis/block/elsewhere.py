@@ -70,7 +70,7 @@ def follows_values(
     predicted = region.membership({variable.name: variable.values for variable in variables(there, axis)})
     if predicted is None:
         return None
-    (inside, sure), across = predicted, 1 - axis.value
+    (inside, sure), across = predicted, axis.across
     size = finite_size(torch.maximum(there.claimed.abs(), there.numeric.abs()))
     nonzero = size > _ZERO * size.max()
     code = there.jacobians.code[there.of.coordinates, there.wrt.coordinates]

@@ -66,11 +66,11 @@ class BlockEntries:
     wrong: Tensor  # (m, n) bool
     zero: Tensor  # (m, n) bool: `numeric` is zero within its error bar, or the entry is left out
     left_out: Tensor  # (m, n) bool: not finite, or neither wrong nor within the tolerance
-    slack: Tensor  # (m, n) error bars plus rounding; for right entries also the relative tolerance
+    rounded: Tensor  # (m, n) error bars plus rounding
     allowed: Tensor  # (m, n) error bars, rounding and the relative tolerance
+    slack: Tensor  # (m, n) `rounded` for wrong entries, `allowed` for right ones
     sampled_wrong: tuple[Tensor, Tensor]  # rows and columns of a sample of the wrong entries
     sampled_right: tuple[Tensor, Tensor]  # the same of the right nonzero entries
-    tolerated_share: float  # share of right nonzero entries whose error exceeds error bars and rounding
     largest_error: float  # largest error of a wrong entry; squares are taken relative to it to avoid underflow
     squared_error: float  # sum over the wrong entries of (error / largest)²
     permuted: Callable[[], Permuted | None]  # the block at the permuted input; computed at the first call
@@ -151,10 +151,8 @@ def entries_of(evidence: Evidence) -> BlockEntries | None:
     allowed = rounded + relative_tolerance(Tolerances(), dtypes) * torch.maximum(claimed.abs(), numeric.abs())
     left_out = ~finite | (~wrong & (error > allowed))
     zero = left_out | (numeric.abs() <= bars + _sum_rounding(numeric))
-    slack = torch.where(wrong, rounded, allowed)
     claimed, numeric = claimed.masked_fill(left_out, 0.0), numeric.masked_fill(left_out, 0.0)
     largest = float(error[wrong].max())
-    right_nonzero = ~(wrong | zero)
     return BlockEntries(
         block=evidence,
         claimed=claimed,
@@ -162,11 +160,11 @@ def entries_of(evidence: Evidence) -> BlockEntries | None:
         wrong=wrong,
         zero=zero,
         left_out=left_out,
-        slack=slack,
+        rounded=rounded,
         allowed=allowed,
+        slack=torch.where(wrong, rounded, allowed),
         sampled_wrong=_sample(wrong),
-        sampled_right=_sample(right_nonzero),
-        tolerated_share=int((right_nonzero & (error > rounded)).sum()) / max(1, int(right_nonzero.sum())),
+        sampled_right=_sample(~(wrong | zero)),
         largest_error=largest,
         squared_error=float(torch.linalg.vector_norm(error[wrong] / largest)) ** 2,
         permuted=cache(partial(permuted_block, evidence)),

@@ -70,7 +70,7 @@ def _fades_out(entries: BlockEntries, coordinates: AxisMasks) -> bool:
     Then others may seem right because theirs are a little smaller, and no region ends there.
     """
     times_allowed = (entries.claimed - entries.numeric).abs() / entries.allowed
-    largest = times_allowed.nan_to_num(0.0, torch.inf).amax(1 - coordinates.axis.value)
+    largest = times_allowed.nan_to_num(0.0, torch.inf).amax(coordinates.axis.across)
     return bool((largest[coordinates.wrong] < 1 / SMALL_PART).any())
 
 

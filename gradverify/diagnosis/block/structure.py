@@ -38,7 +38,7 @@ def axes_of(entries: BlockEntries) -> tuple[Axis, ...]:
 
 def axis_masks(entries: BlockEntries, axis: Axis) -> AxisMasks:
     """Return the wrong and the relevant coordinates along an axis."""
-    across = 1 - axis.value
+    across = axis.across
     visible = ((entries.claimed != 0) | ~entries.zero) & _would_show(entries)
     wrong = entries.wrong.any(across)
     return group_of(entries, axis, wrong, visible.any(across))

@@ -29,7 +29,7 @@ def approximate(seen: BlockEntries) -> Diagnosis | None:
     small = int((seen.wrong & in_row & in_column).sum())
     if bool((seen.wrong & ~in_row & ~in_column).any()) or small < _MIN_WRONG:
         return None
-    tolerated = seen.tolerated_share * (nonzero - count)
+    tolerated = int((seen.nonzero & ~seen.wrong & (error > seen.rounded)).sum())
     if small + tolerated < _MIN_SHARE * nonzero:
         return None
     relative, worst = float((error / size)[seen.wrong].max()), seen.largest_error

@@ -259,7 +259,7 @@ def mean_for_sum_by_line(seen: BlockEntries) -> Diagnosis | None:
     """Detect entries divided or multiplied by the number of nonzero entries in their row or column."""
     nonzero = ~seen.zero
     for axis in Axis:
-        counts = nonzero.sum(1 - axis.value)
+        counts = nonzero.sum(axis.across)
         occurring = counts[counts > 0]
         if not _counts_differ(occurring):
             continue
@@ -293,7 +293,7 @@ def factor_by_slice(seen: BlockEntries) -> Diagnosis | None:
         return None
     cause = SIGN_FLIP if factor == -1.0 else CONSTANT_FACTOR
     for axis in axes_of(seen):
-        inside = broadcast_along(axis, seen.wrong.any(1 - axis.value))
+        inside = broadcast_along(axis, seen.wrong.any(axis.across))
         predicted = torch.where(inside, factor * seen.numeric, seen.numeric)
         found = confined_along_axis(seen, axis, cause, _regular_slices)
         if found is not None and not contradicts_right(seen, predicted, abs(factor)):

@@ -39,12 +39,12 @@ def _unmasked(seen: BlockEntries) -> Diagnosis | None:
 
 def _along(seen: BlockEntries, axis: Axis) -> Diagnosis | None:
     """Detect nonzero claims for all inputs, or all outputs, of a region or with a zero derivative."""
-    zero = seen.zero.all(1 - axis.value)
-    wrong = seen.wrong.any(1 - axis.value) & zero
+    zero = seen.zero.all(axis.across)
+    wrong = seen.wrong.any(axis.across) & zero
     share = share_inside(seen, broadcast_along(axis, wrong)) if bool(wrong.any()) else None
     if share is None or (int(seen.wrong.sum()) < 2 and not is_elementwise(seen)):
         return None  # a single wrong entry suggests a mask only in an elementwise function
-    group = group_of(seen, axis, wrong, ~seen.left_out.all(1 - axis.value))
+    group = group_of(seen, axis, wrong, ~seen.left_out.all(axis.across))
     region = region_text(group)
     multiple = multiple_of_cotangent(seen, wrong) if axis is Axis.INPUT else None
     if not (region or torch.equal(zero, wrong)) or (bool(zero.all()) and multiple is None):

@@ -133,7 +133,7 @@ def missing_path(seen: BlockEntries) -> Diagnosis | None:
 
 def _location(seen: BlockEntries, axis: Axis) -> str:
     """Return ", those by x[:, 4:8]" if exactly the nonzero entries of these elements are lost, else ""."""
-    across = 1 - axis.value
+    across = axis.across
     wrong, kept = seen.wrong.any(across), (~seen.zero & ~seen.wrong).any(across)
     if bool((wrong & kept).any()):
         return ""

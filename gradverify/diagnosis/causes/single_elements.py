@@ -13,7 +13,7 @@ from gradverify.core.model.coordinates import total
 from gradverify.diagnosis.block.entries import BlockEntries, are_multiples, has_factor, ratio_of
 from gradverify.diagnosis.block.relation import factor_in_words, share_inside
 from gradverify.diagnosis.naming.variables import Axis, block_along, broadcast_along
-from gradverify.diagnosis.naming.wording import differ_text, element_name, listed
+from gradverify.diagnosis.naming.wording import differ_text, element_name, first, listed
 from gradverify.diagnosis.projections.sums import (
     RandomProjections,
     SampledLine,
@@ -32,7 +32,7 @@ _MOSTLY = 0.9  # share of the nonzero entries of a wrong element that have to be
 
 def single_elements(seen: BlockEntries) -> Diagnosis | None:
     """Detect at most three wrong entries beside many right ones, or at most three elements with all entries wrong."""
-    return _wrong_entries(seen) or _wrong_elements(seen, Axis.INPUT) or _wrong_elements(seen, Axis.OUTPUT)
+    return _wrong_entries(seen) or first(_wrong_elements(seen, axis) for axis in (Axis.INPUT, Axis.OUTPUT))
 
 
 def is_confined_to_one_input(seen: BlockEntries) -> bool:
@@ -48,8 +48,8 @@ def _few_wrong(seen: BlockEntries, axis: Axis, limit: int) -> Tensor | None:
 
     Returns None if more than `limit` elements are wrong, or too few others are right.
     """
-    nonzero, wrong = (seen.claimed != 0) | seen.nonzero, seen.wrong.any(1 - axis.value)
-    count, right = int(wrong.sum()), int((nonzero.any(1 - axis.value) & ~wrong).sum())
+    nonzero, wrong = (seen.claimed != 0) | seen.nonzero, seen.wrong.any(axis.across)
+    count, right = int(wrong.sum()), int((nonzero.any(axis.across) & ~wrong).sum())
     if count > limit or right < (_RIGHT_BESIDE_ONE if count == 1 else RIGHT_PER_WRONG * count):
         return None
     mostly = int(seen.wrong.sum()) >= _MOSTLY * int((nonzero & broadcast_along(axis, wrong)).sum())
@@ -89,12 +89,12 @@ def _listed_elements(
     site: WrongBlock, axis: Axis, positions: Sequence[int], factors: Sequence[str], share: float
 ) -> Diagnosis:
     """Return the diagnosis that all entries of these elements are wrong, each by its factor in words, "" if unknown."""
-    block, noun = block_along(site, axis), "elements" if axis is Axis.INPUT else "outputs"
+    block = block_along(site, axis)
     words = [
         f"{element_name(block, at)}{f', where analytic = {factor}' if factor else ''}"
         for at, factor in zip(positions, factors, strict=True)
     ]
-    text = f"{differ_text(len(positions), total(block.shape), noun)}, in all entries: {listed(words)}"
+    text = f"{differ_text(len(positions), total(block.shape), axis.noun)}, in all entries: {listed(words)}"
     return Diagnosis(cause=SINGLE_ELEMENTS, explanation=text, share=share)
 
 
@@ -135,7 +135,7 @@ def few_entries(projections: RandomProjections) -> Diagnosis | None:
 
 
 def _elements_in_sums(projections: RandomProjections, counts: range) -> Diagnosis | None:
-    return _along(projections, Axis.INPUT, counts) or _along(projections, Axis.OUTPUT, counts)
+    return first(_along(projections, axis, counts) for axis in (Axis.INPUT, Axis.OUTPUT))
 
 
 def _along(projections: RandomProjections, axis: Axis, counts: range) -> Diagnosis | None:

@@ -69,16 +69,14 @@ def _swapped(compared: ComparedBlock, axis: Axis, cause: str, text: str) -> Diag
 
 def _source(compared: ComparedBlock, axis: Axis, tensor: Block, tensors: Iterable[Block]) -> tuple[Block, float] | None:
     """Return the tensor whose derivative is claimed for `tensor`, and the share of the error that it explains."""
-    size = tensor.stop - tensor.start
+    site, size = compared.block, tensor.stop - tensor.start
     others = [each for each in tensors if each.tensor != tensor.tensor and each.shape == tensor.shape]
     others = [other for other in others if other.stop - other.start == size]  # both complex, or neither
-    site = compared.block
-    if not others:
-        return None
     of, wrt = (all_of(site.outputs), tensor) if axis is Axis.INPUT else (tensor, all_of(site.inputs))
-    whole = compared.over(of, wrt)
-    for other in others if whole is not None else ():
-        assert whole is not None
+    whole = compared.over(of, wrt) if others else None
+    if whole is None:
+        return None
+    for other in others:
         coordinates = torch.arange(other.start, other.stop, device=site.device)
         share = whole.agrees(Pattern(columns=coordinates) if axis is Axis.INPUT else Pattern(rows=coordinates))
         if share is not None:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from gradverify.diagnosis.block.entries import BlockEntries, explained
+from gradverify.diagnosis.block.structure import index_along
 from gradverify.diagnosis.causes.missing_term import rank_of
 from gradverify.diagnosis.naming.wording import dimensions_text
 from gradverify.evidence import Diagnosis, Evidence
@@ -109,17 +110,15 @@ def _is_low_rank_across(seen: BlockEntries, numeric: _Matched, claimed: _Matched
     The entries examined are those of outputs with index 0 along all dimensions matched in `numeric`, by inputs with
     index 0 along the dimensions that `claimed` matches too, and another index along one that it does not.
     """
-    output_count, input_count = seen.claimed.shape
-    outputs = torch.unravel_index(torch.arange(output_count, device=seen.block.device), seen.block.of.shape)
-    inputs = torch.unravel_index(torch.arange(input_count, device=seen.block.device), seen.block.wrt.shape)
-    rows, columns = (torch.ones_like(index[0], dtype=torch.bool) for index in (outputs, inputs))
+    rows, columns = (torch.ones_like(line, dtype=torch.bool) for line in (seen.claimed[:, 0], seen.claimed[0]))
     elsewhere = torch.zeros_like(columns)
     for in_dim, out_dim in numeric.items():
-        rows &= outputs[out_dim] == 0
+        rows &= index_along(seen.block.of.shape, out_dim, rows.device) == 0
+        at_zero = index_along(seen.block.wrt.shape, in_dim, rows.device) == 0
         if in_dim in claimed:
-            columns &= inputs[in_dim] == 0
+            columns &= at_zero
         else:
-            elsewhere |= inputs[in_dim] != 0
+            elsewhere |= ~at_zero
     across = seen.claimed[rows][:, columns & elsewhere]
     error = (seen.claimed - seen.numeric).masked_fill(~seen.wrong, 0.0)
     rank = _rank(across)

@@ -26,6 +26,7 @@ _CREDIBLE = 0.1  # chance of a coincidence above which a region is not reported
 _SURE = 5e-3  # chance below which a region needs no test
 
 # From new values of the variables, by name, to two masks (k,): inside the region, and certain to be inside or outside.
+# None if the values of the region's variable are not among them.
 Membership = Callable[[Mapping[str, Tensor]], tuple[Tensor, Tensor] | None]
 
 
@@ -72,12 +73,48 @@ class AxisMasks:
     @property
     def count(self) -> str:
         """The number of wrong coordinates in words: "3 of 5 elements differ"."""
-        noun = "elements" if self.axis is Axis.INPUT else "outputs"
-        return differ_text(int(self.wrong.sum()), len(self.wrong), noun)
+        return differ_text(int(self.wrong.sum()), len(self.wrong), self.axis.noun)
 
     def chance(self, families: int) -> float:
         """Return the chance that as many random relevant coordinates would be one of `families` given sets."""
         return chance(families, int(self.relevant.sum()), int(self.wrong.sum()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Split:
+    """The values of a variable, divided into those at wrong and at right coordinates."""
+
+    variable: Variable
+    bad: Tensor  # (w,)
+    good: Tensor  # (r,)
+    known: tuple[float, ...]  # numbers that a threshold is likely to be
+    tried: int  # number of variables that could have given a region
+
+    def region(self, text: str, families: int, *, anchored: bool = False, one_sided: bool = False) -> Region:
+        """Return a region that holds the bad values alone, one of `families` that might hold as many."""
+        is_extreme = not anchored and min(len(self.bad), len(self.good)) < _SEVERAL
+        likely = 1.0 if is_extreme else self.chance(families)
+        return Region(text=text, chance=likely, anchored=anchored, one_sided=one_sided, membership=self.membership)
+
+    def chance(self, families: int) -> float:
+        """Return the chance that as many random values would be one of `families` given sets."""
+        return chance(families, len(self.bad) + len(self.good), len(self.bad))
+
+    def membership(self, others: Mapping[str, Tensor]) -> tuple[Tensor, Tensor] | None:
+        """Return which new values of the variable are inside, and for which that is certain; see `Membership`.
+
+        A new value is inside if the next larger known value is one of a wrong coordinate. That is certain if the next
+        smaller one agrees.
+        """
+        values = others.get(self.variable.name)
+        if values is None:
+            return None
+        both = torch.cat([self.bad, self.good])
+        order = both.argsort()
+        ordered, inside_here, values = both[order], order < len(self.bad), values.contiguous()
+        after = torch.searchsorted(ordered, values).clamp(max=len(ordered) - 1)
+        before = (torch.searchsorted(ordered, values, right=True) - 1).clamp(min=0)
+        return inside_here[after], inside_here[after] == inside_here[before]
 
 
 def regions(group: AxisMasks, found: Sequence[Variable]) -> Iterator[Region]:
@@ -88,19 +125,21 @@ def regions(group: AxisMasks, found: Sequence[Variable]) -> Iterator[Region]:
     known, wrong, right = scalars(group.evidence), group.wrong, group.relevant & ~group.wrong
     if not bool(wrong.any()) or not bool(right.any()):
         return
-    own, distances, others = (
-        [(tried, variable) for tried, variable in enumerate(found, start=1) if variable.kind is kind]
-        for kind in VariableKind
-    )
-    for _, variable in (*own, *distances):
-        yield from _level(variable, wrong, right)
-        yield from _one_sided(variable, known, wrong, right)
-    for tried, variable in (*own, *distances):
-        yield from _two_sided(variable, known, wrong, right, tried**2)
-    for _, variable in others:
-        yield from _level(variable, wrong, right)
-    for tried, variable in others:
-        yield from _one_sided(variable, known, wrong, right, tried)
+    splits = [
+        _Split(variable=each, bad=each.values[wrong], good=each.values[right], known=known, tried=tried)
+        for tried, each in enumerate(found, start=1)
+    ]
+    natural = [split for split in splits if split.variable.kind is not VariableKind.OTHER]
+    others = [split for split in splits if split.variable.kind is VariableKind.OTHER]
+    for split in natural:
+        yield from _level(split)
+        yield from _one_sided(replace(split, tried=1))
+    for split in natural:
+        yield from _two_sided(split)
+    for split in others:
+        yield from _level(split)
+    for split in others:
+        yield from _one_sided(split)
 
 
 def chance(families: int, total: int, chosen: int) -> float:
@@ -112,112 +151,69 @@ def chance(families: int, total: int, chosen: int) -> float:
     return min(1.0, families * math.exp(-log_choices))
 
 
-def _one_sided(
-    variable: Variable, known: Sequence[float], wrong: Tensor, right: Tensor, tried: int = 1
-) -> Iterator[Region]:
-    """Yield "x < 0" or "x > 1"; `tried` is the number of variables that could have given the region."""
-    bad, good = variable.values[wrong], variable.values[right]
-    families = 1 if variable.kind is VariableKind.DISTANCE else tried * _SIDES
-    likely = chance(families, len(bad) + len(good), len(bad))
-    for sign, gap in (
-        ("<", Gap(inner=float(bad.max()), outer=float(good.min()))),
-        (">", Gap(inner=float(bad.min()), outer=float(good.max()))),
-    ):
-        if gap.inner < gap.outer if sign == "<" else gap.inner > gap.outer:
-            found = threshold(gap, known)
-            text = f"{variable.name} {sign} {threshold_text(found, gap)}"
-            tells, anchored = _membership(variable.name, bad, good), found in (0.0, *known)
-            coincidence = likely if anchored or min(len(bad), len(good)) >= _SEVERAL else 1.0
-            yield Region(text=text, chance=coincidence, anchored=anchored, one_sided=True, membership=tells)
+def _one_sided(split: _Split) -> Iterator[Region]:
+    """Yield "x < 0" or "x > 1"."""
+    families = 1 if split.variable.kind is VariableKind.DISTANCE else split.tried * _SIDES
+    for sign, bad, good in (("<", split.bad.max(), split.good.min()), (">", split.bad.min(), split.good.max())):
+        if bad < good if sign == "<" else bad > good:
+            found = threshold(float(bad), float(good), split.known)
+            text = f"{split.variable.name} {sign} {threshold_text(found, float(bad), float(good))}"
+            yield split.region(text, families, anchored=found in (0.0, *split.known), one_sided=True)
 
 
-def _level(variable: Variable, wrong: Tensor, right: Tensor) -> Iterator[Region]:
+def _level(split: _Split) -> Iterator[Region]:
     """Yield "x = 0" if all wrong coordinates, and no right ones, have one value."""
-    bad, good = variable.values[wrong], variable.values[right]
+    bad, good = split.bad, split.good
     if len(bad) >= 2 and bool((bad == bad[0]).all()) and not bool((good == bad[0]).any()):
-        likely = chance(1 + len(torch.unique(good)), len(bad) + len(good), len(bad))
-        text = f"{variable.name} = {float(bad[0]) + 0.0:.6g}"  # no -0
-        tells = _membership(variable.name, bad, good)
-        yield Region(text=text, chance=likely, level=True, membership=tells)
+        likely = split.chance(1 + len(torch.unique(good)))
+        text = f"{split.variable.name} = {float(bad[0]) + 0.0:.6g}"  # no -0
+        yield Region(text=text, chance=likely, level=True, membership=split.membership)
 
 
-def _two_sided(
-    variable: Variable, known: Sequence[float], wrong: Tensor, right: Tensor, tried: int
-) -> Iterator[Region]:
+def _two_sided(split: _Split) -> Iterator[Region]:
     """Yield "x < 0 or x > 1" and "0 < x < 1".
 
-    For the chance: of n coordinates, n - 2 sets of a given size lie outside or between two thresholds. `tried` is a
-    further factor, for the variables that could have given the region.
+    For the chance: of n coordinates, n - 2 sets of a given size lie outside or between two thresholds. The square of
+    the number of variables tried is a further factor.
     """
-    bad, good = variable.values[wrong], variable.values[right]
-    name = variable.name
+    bad, good, known, name = split.bad, split.good, split.known, split.variable.name
     for inner, outer, form in ((good, bad, "{0} < {1} or {0} > {2}"), (bad, good, "{1} < {0} < {2}")):
         below, above = outer[outer < inner.min()], outer[outer > inner.max()]
         if len(below) + len(above) < len(outer) or not len(below) or not len(above):
             continue
-        low, high = (float(below.max()), float(inner.min())), (float(above.min()), float(inner.max()))
+        gaps = [(float(below.max()), float(inner.min())), (float(above.min()), float(inner.max()))]
         if inner is bad:  # a gap starts at the wrong value, which the threshold must not equal
-            low, high = low[::-1], high[::-1]
-        gaps = [Gap(inner=inner_end, outer=outer_end) for inner_end, outer_end in (low, high)]
-        lower, upper = (threshold(gap, known) for gap in gaps)
-        text = form.format(name, threshold_text(lower, gaps[0]), threshold_text(upper, gaps[1]))
+            gaps = [gap[::-1] for gap in gaps]
+        lower, upper = (threshold(*gap, known) for gap in gaps)
+        text = form.format(name, threshold_text(lower, *gaps[0]), threshold_text(upper, *gaps[1]))
         if lower == upper:
             text = f"{name} ≠ {lower:.6g}"
-        elif variable.kind is VariableKind.OWN and 0.0 not in (lower, upper):
-            size = replace(variable, name=f"|{name}|", kind=VariableKind.DISTANCE, values=variable.values.abs())
-            text = next((region.text for region in _one_sided(size, known, wrong, right)), text)
-        likely = chance(tried * max(1, len(bad) + len(good) - 2), len(bad) + len(good), len(bad))
-        tells = _membership(name, bad, good)
-        anchored = lower < upper and {lower, upper} <= {0.0, *known}
-        if not anchored and min(len(bad), len(good)) < _SEVERAL:
-            likely = 1.0
-        yield Region(text=text, chance=likely, anchored=anchored, membership=tells)
+        elif split.variable.kind is VariableKind.OWN and 0.0 not in (lower, upper):
+            size = replace(split.variable, name=f"|{name}|", kind=VariableKind.DISTANCE)
+            of_size = _one_sided(replace(split, variable=size, bad=bad.abs(), good=good.abs()))
+            text = next((region.text for region in of_size), text)
+        families = split.tried**2 * max(1, len(bad) + len(good) - 2)
+        yield split.region(text, families, anchored=lower < upper and {lower, upper} <= {0.0, *known})
 
 
-def _membership(name: str, bad: Tensor, good: Tensor) -> Membership:
-    """Return the test of membership by new values of a variable, from its values at wrong and at right coordinates.
+def threshold_text(value: float, bad: float, good: float) -> str:
+    """Return the text of a threshold next to a wrong and a right value, with enough digits to be between them.
 
-    A new value is inside if the next larger known value is one of a wrong coordinate. That is certain if the next
-    smaller one agrees.
+    There are at least six. The wrong value is excluded, the right one is not.
     """
-    order = torch.cat([bad, good]).argsort()
-    ordered, inside_here = torch.cat([bad, good])[order], (order < len(bad))
-
-    def tells(others: Mapping[str, Tensor]) -> tuple[Tensor, Tensor] | None:
-        values = others.get(name)
-        if values is None:
-            return None
-        values = values.contiguous()
-        after = torch.searchsorted(ordered, values).clamp(max=len(ordered) - 1)
-        before = (torch.searchsorted(ordered, values, right=True) - 1).clamp(min=0)
-        return inside_here[after], inside_here[after] == inside_here[before]
-
-    return tells
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gap:
-    """The interval between the wrong and the right value that are next to a threshold."""
-
-    inner: float  # the wrong value, excluded
-    outer: float  # the right value, included
-
-
-def threshold_text(value: float, gap: Gap) -> str:
-    """Return the text of a number in a gap, with enough digits to be in it, and at least six."""
-    low, high = sorted((gap.inner, gap.outer))
+    low, high = sorted((bad, good))
     texts = (f"{value:.{digits}g}" for digits in range(_DIGITS, _DEPTH + 1))
-    return next((text for text in texts if low <= float(text) <= high and float(text) != gap.inner), f"{value!r}")
+    return next((text for text in texts if low <= float(text) <= high and float(text) != bad), f"{value!r}")
 
 
-def threshold(gap: Gap, known: Iterable[float]) -> float:
-    """Return zero if the gap holds it, else one of the `known` numbers, else the simplest."""
-    if gap.inner > gap.outer:
-        return 0.0 - threshold(Gap(inner=-gap.inner, outer=-gap.outer), [-value for value in known])
+def threshold(bad: float, good: float, known: Iterable[float]) -> float:
+    """Return a number between a wrong value, excluded, and a right one: zero, a `known` one, or else the simplest."""
+    if bad > good:
+        return 0.0 - threshold(-bad, -good, [-value for value in known])
     for value in (0.0, *known):
-        if gap.inner < value <= gap.outer:
+        if bad < value <= good:
             return value
-    return _simplest(gap.inner, gap.outer)
+    return _simplest(bad, good)
 
 
 def _simplest(low: float, high: float) -> float:

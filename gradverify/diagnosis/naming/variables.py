@@ -25,6 +25,16 @@ class Axis(Enum):
     OUTPUT = 0
     INPUT = 1
 
+    @property
+    def across(self) -> int:
+        """The other dimension."""
+        return 1 - self.value
+
+    @property
+    def noun(self) -> str:
+        """What the coordinates along the axis are called."""
+        return "elements" if self is Axis.INPUT else "outputs"
+
 
 class VariableKind(Enum):
     """Kind of a variable, which decides the order in which its regions are tried."""

@@ -187,14 +187,13 @@ def scaled(found: Estimate, factor: float) -> Estimate:
 
 def _predicted_sums(sketch: RandomProjections, pattern: Pattern, along: slice) -> Estimate:
     """Return the sums along some directions that the pattern predicts; costs forwards only if it changes columns."""
-    of, wrt = sketch.block.of, sketch.block.wrt
     weighted = sketch.weights if pattern.by_row is None else sketch.weights * pattern.by_row
-    cotangents = _placed(weighted, sketch.cotangents.shape[1], of, pattern.rows)
+    cotangents = _placed(sketch, Axis.OUTPUT, weighted, pattern.rows)
     slopes = sketch.slopes[along]
     if pattern.columns is not None or pattern.by_column is not None:
         displacements = sketch.displacements[along]
         displacements = displacements if pattern.by_column is None else displacements * pattern.by_column
-        slopes = slopes_along(sketch, _placed(displacements, sketch.directions.shape[1], wrt, pattern.columns))
+        slopes = slopes_along(sketch, _placed(sketch, Axis.INPUT, displacements, pattern.columns))
     predicted = scaled(sums_of_slopes(cotangents, slopes), pattern.factor)
     if pattern.constant is None:
         return predicted
@@ -203,10 +202,9 @@ def _predicted_sums(sketch: RandomProjections, pattern: Pattern, along: slice) -
 
 def transposed_sums(sketch: RandomProjections) -> Estimate:
     """Return the sums that are predicted if the transposed Jacobian is claimed; costs 48 forwards or more."""
-    of, wrt, measured = sketch.block.of, sketch.block.wrt, sketch.block.measured
-    cotangents = _placed(sketch.displacements, sketch.cotangents.shape[1], of)
+    measured, cotangents = sketch.block.measured, _placed(sketch, Axis.OUTPUT, sketch.displacements)
     slopes = []
-    for direction in _placed(sketch.weights, sketch.directions.shape[1], wrt):
+    for direction in _placed(sketch, Axis.INPUT, sketch.weights):
         scale = float((direction.abs() / measured.lengths.step).max())
         slopes.append(scaled(best_slope(measured, cotangents, direction / scale), scale))
     transposed = sums_of_slopes(cotangents, slopes)
@@ -258,10 +256,10 @@ def sums_over(sketch: RandomProjections, axis: Axis, inside: Tensor) -> Projecte
     Costs 36 forwards or more for inputs, 8 vjps for outputs.
     """
     if axis is Axis.INPUT:
-        directions = _placed(sketch.displacements * inside, sketch.directions.shape[1], sketch.block.wrt)
+        directions = _placed(sketch, axis, sketch.displacements * inside)
         numeric = sums_of_slopes(sketch.cotangents, slopes_along(sketch, directions))
         return ProjectedPart(whole=sketch, claimed=sketch.vjps @ directions.T, numeric=numeric, inputs=inside)
-    cotangents = _placed(sketch.weights * inside, sketch.cotangents.shape[1], sketch.block.of)
+    cotangents = _placed(sketch, axis, sketch.weights * inside)
     vjps = torch.stack([row(sketch.block.backward, cotangent) for cotangent in cotangents])
     numeric = sums_of_slopes(cotangents, sketch.slopes)
     return ProjectedPart(whole=sketch, claimed=vjps @ sketch.directions.T, numeric=numeric)
@@ -312,10 +310,11 @@ def sums_over_lines(sketch: RandomProjections, axis: Axis, found: Sequence[Sampl
     return ProjectedPart(whole=sketch, claimed=weights @ claimed, numeric=summed)
 
 
-def _placed(values: Tensor, length: int, block: Block, places: Tensor | None = None) -> Tensor:
-    """Return `values` written to the block, or added at the coordinates `places`, of zero vectors of this length."""
-    whole = values.new_zeros(len(values), length)
-    if places is None:
-        whole[:, block.coordinates] = values
-        return whole
-    return whole.index_add_(1, places, values)
+def _placed(sketch: RandomProjections, axis: Axis, values: Tensor, places: Tensor | None = None) -> Tensor:
+    """Return zero vectors over all inputs, or outputs, with `values` in the block or added at coordinates `places`."""
+    like = sketch.directions if axis is Axis.INPUT else sketch.cotangents
+    whole = like.new_zeros(len(values), like.shape[1])
+    if places is not None:
+        return whole.index_add_(1, places, values)
+    whole[:, block_along(sketch.block, axis).coordinates] = values
+    return whole
