@@ -13,12 +13,7 @@ from gradverify.diagnosis.block.entries import BlockEntries, entries_of
 from gradverify.diagnosis.causes.approximate import approximate
 from gradverify.diagnosis.causes.boundary_tile import boundary_tile
 from gradverify.diagnosis.causes.confined_to_places import confined_to_places
-from gradverify.diagnosis.causes.constant_factor import (
-    common_factor,
-    factor_by_slice,
-    mean_for_sum_by_line,
-    sign_flip,
-)
+from gradverify.diagnosis.causes.constant_factor import common_factor, factor_by_slice, mean_for_sum_by_line, sign_flip
 from gradverify.diagnosis.causes.detached import detached
 from gradverify.diagnosis.causes.low_precision_backward import low_precision_backward
 from gradverify.diagnosis.causes.missing_band import missing_band
@@ -33,19 +28,9 @@ from gradverify.diagnosis.causes.missing_factor import (
     statistic_by_slice,
 )
 from gradverify.diagnosis.causes.missing_mask import missing_mask
-from gradverify.diagnosis.causes.missing_term import (
-    missing_path,
-    missing_summand,
-    missing_term,
-    missing_term_in_sums,
-)
+from gradverify.diagnosis.causes.missing_term import missing_path, missing_summand, missing_term, missing_term_in_sums
 from gradverify.diagnosis.causes.outside_slopes import outside_slopes
-from gradverify.diagnosis.causes.permuted import (
-    permuted,
-    rearranged_in_sums,
-    shifted,
-    transposed,
-)
+from gradverify.diagnosis.causes.permuted import permuted, rearranged_in_sums, shifted, transposed
 from gradverify.diagnosis.causes.single_elements import (
     few_elements,
     few_entries,

@@ -13,11 +13,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.model.coordinates import Block, total
-from gradverify.diagnosis.block.entries import (
-    BlockEntries,
-    explained_share,
-    fits_sampled_wrong,
-)
+from gradverify.diagnosis.block.entries import BlockEntries, explained_share, fits_sampled_wrong
 from gradverify.diagnosis.naming.wording import dimension_words, element_name, listed
 from gradverify.evidence import WrongBlock
 

@@ -52,11 +52,7 @@ class Permuted:
 
 
 def follows_values(
-    permuted: Callable[[], Permuted | None],
-    axis: Axis,
-    wrong: Tensor,
-    region: Region,
-    marks: MarkEntries | None = None,
+    permuted: Callable[[], Permuted | None], axis: Axis, wrong: Tensor, region: Region, marks: MarkEntries | None = None
 ) -> bool | None:
     """Return True if a region contains the coordinates with wrong entries after the values of the input changed places.
 

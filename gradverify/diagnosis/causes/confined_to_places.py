@@ -19,13 +19,7 @@ from gradverify.diagnosis.causes.wrong_branch import WRONG_BRANCH, regions_by_va
 from gradverify.diagnosis.naming.region import AxisMasks, region_text
 from gradverify.diagnosis.naming.variables import Axis, block_along, variables
 from gradverify.diagnosis.naming.wording import diagnosed, first
-from gradverify.diagnosis.projections.sums import (
-    RandomProjections,
-    SampledLine,
-    holds,
-    line,
-    sums_over,
-)
+from gradverify.diagnosis.projections.sums import RandomProjections, SampledLine, holds, line, sums_over
 from gradverify.evidence import Diagnosis
 
 _TILES = (4, 8, 16, 32, 64, 128, 256)  # tile sizes that are tried

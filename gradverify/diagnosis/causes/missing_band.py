@@ -60,9 +60,8 @@ def _indices(evidence: Evidence, axis: Axis) -> Iterator[_Index]:
     block = block_along(evidence, axis)
     for dimension, size in enumerate(block.shape):
         places = broadcast_along(axis, index_along(block.shape, dimension, evidence.device))
-        yield _Index(
-            places=places, size=size, words=f"the index{dimension_words(block.shape, dimension)} of {block.name}"
-        )
+        words = f"the index{dimension_words(block.shape, dimension)} of {block.name}"
+        yield _Index(places=places, size=size, words=words)
     size = total(block.shape)
     places = broadcast_along(axis, torch.arange(size, device=evidence.device))
     yield _Index(places=places, size=size, words=f"the place in {block.name}")

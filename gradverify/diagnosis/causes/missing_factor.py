@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, islice, permutations
+from itertools import combinations, permutations
 
 import torch
 from torch import Tensor
@@ -105,13 +105,12 @@ def missing_factor(seen: BlockEntries) -> Diagnosis | None:
 
 def mistaken_factor(seen: BlockEntries) -> Diagnosis | None:
     """Detect claims that are numeric times the quotient of two tensors, as if one were used for the other."""
-    on_axes = [list(islice(seen.tensors_along(axis), _MAX_TENSORS)) for axis in axes_of(seen)]
-    pairs = [(*pair, on_axis) for on_axis in on_axes for pair in permutations(on_axis, 2)]
-    quotients = [replace(first, values=first.values / second.values) for first, second, _ in pairs]
+    pairs = [pair for axis in axes_of(seen) for pair in permutations(seen.tensors_along(axis)[:_MAX_TENSORS], 2)]
+    quotients = [replace(one, values=one.values / other.values) for one, other in pairs]
 
     def words(quotient: Variable, form: _Form) -> tuple[str, str]:
-        first, second, on_axis = next(pair for pair, of in zip(pairs, quotients, strict=True) if of is quotient)
-        name = f"{first.name} / {second.name}"
+        first, second = next(pair for pair, of in zip(pairs, quotients, strict=True) if of is quotient)
+        name, on_axis = f"{first.name} / {second.name}", seen.tensors_along(first.axis)[:_MAX_TENSORS]
         others = [each for each in on_axis if each is not first and each is not second]
         if not _is_product_with(seen, first, others):
             return f"{{}} × {name}", form.interpretation(name)

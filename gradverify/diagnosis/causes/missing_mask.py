@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from gradverify.core.estimate.samples import BAR_FACTOR
-from gradverify.core.model.coordinates import total
 from gradverify.diagnosis.block.entries import BlockEntries, explained, explained_share, ratio_of
 from gradverify.diagnosis.block.relation import claims_in_words, factor_in_words, multiple_of_cotangent, share_inside
 from gradverify.diagnosis.block.structure import group_of, is_elementwise
@@ -75,21 +74,18 @@ def _divided(seen: BlockEntries) -> Diagnosis | None:
 def _scaled(seen: BlockEntries) -> Diagnosis | None:
     """Detect gradients for all inputs with a zero derivative, and one factor on the gradients of all others."""
     zero_columns = seen.zero.all(0)
-    nonzero = broadcast_along(Axis.INPUT, ~zero_columns) & seen.nonzero
     all_wrong = bool(zero_columns.any()) and bool(seen.wrong.any(0)[zero_columns].all())
-    ratio = ratio_of(seen, nonzero) if all_wrong and int(nonzero.sum()) >= _MIN_ENTRIES else None
+    ratio = ratio_of(seen, seen.nonzero) if all_wrong and int(seen.nonzero.sum()) >= _MIN_ENTRIES else None
     if ratio is None:
         return None
     factor, words = factor_in_words(ratio)
-    share = explained_share(
-        seen, torch.where(broadcast_along(Axis.INPUT, zero_columns), seen.claimed, factor * seen.numeric), abs(factor)
-    )
+    predicted = torch.where(broadcast_along(Axis.INPUT, zero_columns), seen.claimed, factor * seen.numeric)
+    share = explained_share(seen, predicted, abs(factor))
     if share is None:
         return None
+    region = region_text(group_of(seen, Axis.INPUT, zero_columns, ~seen.left_out.all(0), marks=_is_unmasked))
     multiple, count = multiple_of_cotangent(seen, zero_columns), int(zero_columns.sum())
-    group = group_of(seen, Axis.INPUT, zero_columns, ~seen.left_out.all(0), marks=_is_unmasked)
-    region = region_text(group)
-    text = f"{claims_in_words(multiple)} in {count} of {total(seen.block.wrt.shape)} elements where"
+    text = f"{claims_in_words(multiple)} in {count} of {len(zero_columns)} elements where"
     text += f" numeric = 0{_at(region)}, and analytic = {words} elsewhere"
     return diagnosed(MISSING_MASK, text, share)
 
@@ -105,17 +101,11 @@ def _at(region: str) -> str:
 
 def _inverted_mask(seen: BlockEntries) -> Diagnosis | None:
     """Detect an input tensor of which each element has a nonzero gradient or a nonzero derivative, but not both."""
-    if bool(seen.left_out.any()):
+    claimed, nonzero = (seen.claimed != 0).any(0), seen.nonzero.any(0)
+    size, count = len(nonzero), int(nonzero.sum())
+    if bool(seen.left_out.any()) or not bool(seen.wrong.any(0).all()) or not torch.equal(claimed, ~nonzero):
         return None
-    claimed, nonzero = (seen.claimed != 0).any(0), (~seen.zero).any(0)
-    if (
-        not torch.equal(claimed, ~nonzero)
-        or len(nonzero) < _MIN_INPUTS
-        or min(int(claimed.sum()), int(nonzero.sum())) < _MIN_EACH
-    ):
+    if size < _MIN_INPUTS or min(count, size - count) < _MIN_EACH:
         return None
-    if not bool(seen.wrong.any(0).all()):
-        return None
-    size = total(seen.block.wrt.shape)
-    text = f"all elements differ; analytic = 0 in {int(nonzero.sum())} of {size} elements and numeric = 0 in the others"
+    text = f"all elements differ; analytic = 0 in {count} of {size} elements and numeric = 0 in the others"
     return Diagnosis(cause=MISSING_MASK, explanation=f"{text}: the mask is inverted", share=1.0)

@@ -117,24 +117,18 @@ def rank_of(values: Tensor) -> int:
 
 def missing_path(seen: BlockEntries) -> Diagnosis | None:
     """Detect several entries that are wrongly claimed to be zero, beside several right ones."""
-    kept = ~seen.zero & ~seen.wrong
-    if (
-        bool((seen.wrong & (seen.claimed != 0)).any())
-        or int(seen.wrong.sum()) < _MIN_LOST
-        or int(kept.sum()) < _MIN_RIGHT
-    ):
+    lost, right = int(seen.wrong.sum()), int((seen.nonzero & ~seen.wrong).sum())
+    if lost < _MIN_LOST or right < _MIN_RIGHT or bool((seen.wrong & (seen.claimed != 0)).any()):
         return None
-    count = f"{int(seen.wrong.sum())} of the {int((~seen.zero).sum())} entries that are not zero"
+    count = f"{lost} of the {int(seen.nonzero.sum())} entries that are not zero"
     location = _location(seen, Axis.INPUT) or _location(seen, Axis.OUTPUT)
-    text = f"analytic = 0 in {count}{location}, and right in the others:"
-    text += " part of the derivative is left out"
+    text = f"analytic = 0 in {count}{location}, and right in the others: part of the derivative is left out"
     return explained(seen, seen.numeric.masked_fill(seen.wrong, 0.0), MISSING_TERM, text)
 
 
 def _location(seen: BlockEntries, axis: Axis) -> str:
     """Return ", those by x[:, 4:8]" if exactly the nonzero entries of these elements are lost, else ""."""
-    across = axis.across
-    wrong, kept = seen.wrong.any(across), (~seen.zero & ~seen.wrong).any(across)
+    wrong, kept = seen.wrong.any(axis.across), (seen.nonzero & ~seen.wrong).any(axis.across)
     if bool((wrong & kept).any()):
         return ""
     block, preposition = block_along(seen.block, axis), "by" if axis is Axis.INPUT else "of"
@@ -147,15 +141,14 @@ def _index_text(group: AxisMasks) -> str:
     """Return a slice along one dimension, with or without a step, that holds exactly the wrong elements; else ""."""
     for slices in all_slices(group):
         start, stop = min(slices.wrong), max(slices.wrong) + 1
-        step = next((step for step in range(2, slices.size // 2 + 1) if is_every_nth(slices, step)), None)
+        text = ""
         if stop - start < slices.size and slices.wrong == slices.relevant & {*range(start, stop)}:
             text = f"{start or ''}:{stop if stop < slices.size else ''}"
-        elif step is not None:
-            text = f"{start % step or ''}::{step}"
-        else:
-            continue
-        places = (text if at == slices.dimension else ":" for at in range(len(group.block.shape)))
-        return f"{group.block.name}[{', '.join(places)}]"
+        elif steps := [step for step in range(2, slices.size // 2 + 1) if is_every_nth(slices, step)]:
+            text = f"{start % steps[0] or ''}::{steps[0]}"
+        if text:
+            places = (text if at == slices.dimension else ":" for at in range(len(group.block.shape)))
+            return f"{group.block.name}[{', '.join(places)}]"
     return ""
 
 

@@ -14,13 +14,7 @@ from gradverify.diagnosis.block.entries import BlockEntries, are_multiples, has_
 from gradverify.diagnosis.block.relation import factor_in_words, share_inside
 from gradverify.diagnosis.naming.variables import Axis, block_along, broadcast_along
 from gradverify.diagnosis.naming.wording import differ_text, element_name, first, listed
-from gradverify.diagnosis.projections.sums import (
-    RandomProjections,
-    SampledLine,
-    holds,
-    line,
-    sums_over_lines,
-)
+from gradverify.diagnosis.projections.sums import RandomProjections, SampledLine, holds, line, sums_over_lines
 from gradverify.evidence import Diagnosis, WrongBlock
 
 SINGLE_ELEMENTS = "single-elements"

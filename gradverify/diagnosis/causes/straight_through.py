@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.model.generators import random_magnitudes
-from gradverify.core.model.magnitudes import finite_size
+from gradverify.core.model.magnitudes import all_set, finite_size
 from gradverify.diagnosis.block.elsewhere import outputs_at
 from gradverify.diagnosis.block.entries import BlockEntries
 from gradverify.diagnosis.block.relation import claims_in_words, multiple_of_cotangent
@@ -31,19 +31,12 @@ def straight_through(seen: BlockEntries) -> Diagnosis | None:
 
     A piecewise linear function, such as a relu, does not qualify: its outputs change in small steps elsewhere.
     """
-    wrong = seen.wrong.any(1)
-    if (
-        seen.block.backward.problem.order > 1
-        or not bool(seen.zero.all())
-        or not _is_piecewise_constant(seen.block, wrong)
-    ):
+    block, wrong = seen.block, seen.wrong.any(1)
+    if block.backward.problem.order > 1 or not all_set(seen.zero) or not _is_piecewise_constant(block, wrong):
         return None
-    multiple = multiple_of_cotangent(seen, seen.wrong.any(0))
-    count = differ_text(int(wrong.sum()), len(wrong), "elements")
-    text = (
-        f"{count}; {seen.block.of.name} moves in jumps only, {claims_in_words(multiple)}: "
-        "a straight-through estimator; where it is meant, `surrogate` names the function that backward is for"
-    )
+    claims = claims_in_words(multiple_of_cotangent(seen, seen.wrong.any(0)))
+    text = f"{differ_text(int(wrong.sum()), len(wrong), 'elements')}; {block.of.name} moves in jumps only, {claims}:"
+    text += " a straight-through estimator; where it is meant, `surrogate` names the function that backward is for"
     return Diagnosis(cause=STRAIGHT_THROUGH, explanation=text, share=1.0)
 
 

@@ -21,17 +21,13 @@ def symmetrised(seen: BlockEntries) -> Diagnosis | None:
     shape = seen.block.wrt.shape
     if len(shape) < 2 or shape[-1] != shape[-2] or shape[-1] < 2:
         return None
-    mirror = torch.arange(total(shape)).view(shape).mT.reshape(-1).to(seen.numeric.device)
-    share = explained_share(seen, seen.numeric + seen.numeric[:, mirror] - seen.claimed[:, mirror])
-    pair_slack = seen.slack + seen.slack[:, mirror]
-    if share is None or not _are_same(
-        seen.claimed + seen.claimed[:, mirror], seen.numeric + seen.numeric[:, mirror], pair_slack
-    ):
+    name, mirror = seen.block.wrt.name, torch.arange(total(shape)).view(shape).mT.reshape(-1).to(seen.numeric.device)
+    claimed, numeric, pair_slack = (both + both[:, mirror] for both in (seen.claimed, seen.numeric, seen.slack))
+    share = explained_share(seen, numeric - seen.claimed[:, mirror])
+    if share is None or not _are_same(claimed, numeric, pair_slack):
         return None  # other errors remain, and a symmetry constraint would not make the gradient right
-    name = seen.block.wrt.name
-    pair_text = (
-        f"an entry of {name} and its mirror image together get what they should, apart they do not{share_text(share)}"
-    )
+    pair_text = f"an entry of {name} and its mirror image together get what they should,"
+    pair_text += f" apart they do not{share_text(share)}"
     lower = torch.arange(total(shape), device=mirror.device) > mirror  # strictly below the diagonal
     triangle = [
         f": {seen.block.of.name} is made of its {half} triangle alone"

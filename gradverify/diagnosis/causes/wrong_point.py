@@ -67,11 +67,10 @@ def _first_match(
     """Return the diagnosis for the first tensor at whose values, in their order, the derivatives (k,) are expected."""
     for tensor in tensors:
         found = derivatives_at(tensor.values)
-        share = None if found is None else _share(seen, expected, found)
-        shuffled = None if share is None else derivatives_at(_shuffled(tensor.values))
-        if found is None or share is None or shuffled is None:
+        if found is None or (share := _share(seen, expected, found)) is None:
             continue
-        if _depends_on_order(seen, found, shuffled):
+        shuffled = derivatives_at(_shuffled(tensor.values))
+        if shuffled is not None and _depends_on_order(seen, found, shuffled):
             explanation = text.format(wrt=seen.block.wrt.name, name=tensor.name)
             return Diagnosis(cause=WRONG_POINT, explanation=explanation, share=share)
     return None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import torch
 from torch import Generator, Tensor
@@ -26,6 +27,7 @@ _NUMBERS = 1 << 24  # numbers in the points and outputs of all column groups: ea
 _SAMPLES = 10  # forwards for each input coordinate: six, and those for the sample that the ladder judges
 _MOST_SCALAR = 200  # largest number of column groups if the output is one number
 
+T = TypeVar("T")
 _Kept = tuple[Tensor, ...]  # per dimension of a tensor, the indices that are kept
 
 
@@ -43,32 +45,25 @@ class _Cut:
     along: tuple[tuple[int | None, ...], ...]  # per input, per dimension: the frame dimension it is cut with, or None
     sizes: tuple[int, ...]  # what is left of the frame's dimensions
 
-    @property
-    def left(self) -> list[tuple[int, ...]]:
-        """The shapes of the inputs after the cut."""
-        return [
-            tuple(
-                size if dimension is None else self.sizes[dimension]
-                for size, dimension in zip(shape, along, strict=True)
-            )
-            for shape, along in zip(self.shapes, self.along, strict=True)
-        ]
+    def inputs(self, sizes: Sequence[int]) -> int:
+        """Return the number of input coordinates if the frame is cut to these sizes."""
+        return sum(math.prod(_cut_with(*each, sizes)) for each in zip(self.shapes, self.along, strict=True))
 
     @property
     def moves(self) -> int:
         """Number of column groups needed, if entries cut with the frame share them."""
-        return sum(
-            math.prod(
-                size for size, dimension in zip(left, along, strict=True) if dimension is None or not self.separable
-            )
-            for left, along in zip(self.left, self.along, strict=True)
-        )
+        return self.inputs([1] * len(self.sizes) if self.separable else self.sizes)
 
     def is_small(self, most: int) -> bool:
         """True if all entries of the excerpt's Jacobian can be compared, and it has at most `most` inputs."""
-        inputs, outputs = sum(map(math.prod, self.left)), 1 if self.scalar else math.prod(self.sizes)
+        inputs, outputs = self.inputs(self.sizes), 1 if self.scalar else math.prod(self.sizes)
         few = inputs <= most and outputs <= _OUTPUTS and self.moves * outputs <= _ENTRIES
         return few and (not self.scalar or self.moves <= _MOST_SCALAR)
+
+
+def _cut_with(whole: Sequence[T], along: Sequence[int | None], frame: Sequence[T]) -> tuple[T, ...]:
+    """Return for each dimension of an input what belongs to the frame dimension it is cut with, or else its own."""
+    return tuple(own if dimension is None else frame[dimension] for own, dimension in zip(whole, along, strict=True))
 
 
 def excerpts(sums: LargeBlock, count: int, most: int) -> Iterator[Problem]:
@@ -177,13 +172,8 @@ def _excerpt(sums: LargeBlock, cut: _Cut, kept: _Kept) -> Problem:
     problem = replace(sums.measured.sampled.problem, meter=Meter())  # its calls are counted by the meter of the excerpt
     name = next(name for name, block in zip(sums.measured.sampled.names, sums.outputs, strict=True) if block == sums.of)
     points = [primal.tensor for primal in problem.primals]
-    places = [
-        tuple(
-            torch.arange(size) if dimension is None else kept[dimension]
-            for size, dimension in zip(point.shape, along, strict=True)
-        )
-        for point, along in zip(points, cut.along, strict=True)
-    ]
+    wholes = [[torch.arange(size) for size in point.shape] for point in points]
+    places = [_cut_with(whole, along, kept) for whole, along in zip(wholes, cut.along, strict=True)]
 
     def function(*values_kept: Tensor) -> Tensor:
         whole = [
