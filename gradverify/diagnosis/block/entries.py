@@ -214,10 +214,7 @@ def contradicts_right(entries: BlockEntries, predicted: Tensor, scale: float = 1
 
 
 def ratio_of(entries: BlockEntries, inside: Tensor) -> Ratio | None:
-    """Return a typical ratio over the sampled wrong entries in a mask; None if all are zero there.
-
-    The mask `inside` broadcasts to (m, n).
-    """
+    """Return a typical ratio over the sampled wrong entries in a mask broadcast to (m, n); None if all are zero."""
     at = entries.sampled_wrong
     chosen = (inside & entries.nonzero)[at]
     rows, columns = (indices[chosen] for indices in at)

@@ -1,7 +1,4 @@
-"""Relations of claimed and numeric entries: their ratios, and what holds inside a region.
-
-That is zero, a factor, or a multiple of the cotangent.
-"""
+"""What holds inside a region of wrong entries: the claims are zero, numeric by a factor, or the cotangent by one."""
 
 from __future__ import annotations
 

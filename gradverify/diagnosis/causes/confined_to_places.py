@@ -58,10 +58,7 @@ def _explained(projections: RandomProjections, group: AxisMasks) -> Diagnosis | 
 
 
 def _silent(projections: RandomProjections, axis: Axis) -> Tensor:
-    """Mask of inputs whose gradient is zero for every cotangent, or of outputs that are constant along the directions.
-
-    The slopes of such outputs are zero within their error bars.
-    """
+    """Mask of inputs whose gradients are all zero, or of outputs whose slopes are all zero within their error bars."""
     if axis is Axis.INPUT:
         return (projections.gradients == 0).all(0)
     at = projections.block.of.coordinates
@@ -69,10 +66,7 @@ def _silent(projections: RandomProjections, axis: Axis) -> Tensor:
 
 
 def _groups(projections: RandomProjections, axis: Axis) -> Iterator[AxisMasks]:
-    """Yield possible sets of wrong coordinates along an axis.
-
-    This is the exact set if all wrong places are known, else one guess for every order of the coordinates.
-    """
+    """Yield the set of wrong coordinates along an axis if it is known, else one guess for every order of them."""
     sums, silent = projections.block, _silent(projections, axis)
     if sums.wrong_places_complete:
         known = sums.wrong_entries.inputs if axis is Axis.INPUT else sums.wrong_entries.outputs
@@ -140,10 +134,7 @@ def _boundary(keys: Tensor, below: tuple[float, bool], above: tuple[float, bool]
 
 
 def _is_wrong(projections: RandomProjections, axis: Axis, silent: Tensor, here: Tensor) -> bool | None:
-    """True if the coordinates in the mask `here` (k,) are wrong, False if right, None if unclear.
-
-    Up to _TRIES of them are measured, until one is clear.
-    """
+    """True if coordinates in a mask (k,) are wrong, False if right, None if none of a few that are tried is clear."""
     preferred = here & ~silent  # a silent coordinate may be wrong too, but its error may not show
     places = (preferred if bool(preferred.any()) else here).nonzero().flatten().tolist()
     for place in places[:: max(1, len(places) // _TRIES)][:_TRIES]:

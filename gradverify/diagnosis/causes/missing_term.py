@@ -1,7 +1,4 @@
-"""Missing or wrong term: the error is diagonal, off-diagonal, of low rank, a constant, or a multiple of a tensor.
-
-Or some entries are claimed to be zero.
-"""
+"""Missing or wrong term: the error is diagonal, off-diagonal, of low rank or like a tensor, or entries are left out."""
 
 from __future__ import annotations
 

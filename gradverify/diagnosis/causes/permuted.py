@@ -72,7 +72,7 @@ def _is_mostly_vacated(seen: BlockEntries, arrangement: Arrangement) -> bool:
 def _first_match(cause: str, seen: BlockEntries, candidates: Iterator[Arrangement]) -> Diagnosis | None:
     if not _of_several_values(seen):  # then saved values may fit in some order
         candidates = (each for each in candidates if each.rows is None or each.columns is None)
-    return next((diagnosed(cause, each.text, share) for each, share in explaining(seen, candidates)), None)
+    return first(diagnosed(cause, each.text, share) for each, share in explaining(seen, candidates))
 
 
 def _of_several_values(seen: BlockEntries) -> bool:
@@ -125,8 +125,7 @@ def _fits(projections: RandomProjections, arrangement: Arrangement, column: Samp
 
 def _transposed_jacobian(projections: RandomProjections) -> Diagnosis | None:
     """Diagnose a claimed Jacobian that is the transposed numeric one."""
-    of, wrt = projections.block.of, projections.block.wrt
-    sizes = [len(range(*block.coordinates.indices(block.stop))) for block in (of, wrt)]
-    if sizes[0] != sizes[1] or sizes[0] == 1 or not holds(projections, transposed_sums(projections)):
+    size = projections.weights.shape[1]
+    if size == 1 or size != projections.displacements.shape[1] or not holds(projections, transposed_sums(projections)):
         return None
     return Diagnosis(cause=TRANSPOSED, explanation=_TRANSPOSED, share=1.0)

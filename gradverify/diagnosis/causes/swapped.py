@@ -54,10 +54,7 @@ def swapped_rows(seen: BlockEntries) -> Diagnosis | None:
 
 
 def _swapped(compared: ComparedBlock, axis: Axis, cause: str, text: str) -> Diagnosis | None:
-    """Return the diagnosis of the block's tensor along an axis and its source, whose names are put in the text.
-
-    Returns None if there is no source, or if that source has the right derivative.
-    """
+    """Return the diagnosis of the block's tensor along an axis and its source, None unless that source is wrong too."""
     blocks = compared.block.inputs if axis is Axis.INPUT else compared.block.outputs
     tensors = {block.tensor: whole_tensor(blocks, block.tensor) for block in blocks}
     own = tensors[block_along(compared.block, axis).tensor]

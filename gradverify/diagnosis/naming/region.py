@@ -118,10 +118,7 @@ class _Split:
 
 
 def regions(group: AxisMasks, found: Sequence[Variable]) -> Iterator[Region]:
-    """Yield the regions of `found` variables that separate the wrong from the other relevant coordinates.
-
-    The simplest come first.
-    """
+    """Yield the regions of variables that separate the wrong from the other relevant coordinates, simplest first."""
     known, wrong, right = scalars(group.evidence), group.wrong, group.relevant & ~group.wrong
     if not bool(wrong.any()) or not bool(right.any()):
         return
@@ -197,10 +194,7 @@ def _two_sided(split: _Split) -> Iterator[Region]:
 
 
 def threshold_text(value: float, bad: float, good: float) -> str:
-    """Return the text of a threshold next to a wrong and a right value, with enough digits to be between them.
-
-    There are at least six. The wrong value is excluded, the right one is not.
-    """
+    """Return a threshold with at least six digits, enough to lie between a wrong value, excluded, and a right one."""
     low, high = sorted((bad, good))
     texts = (f"{value:.{digits}g}" for digits in range(_DIGITS, _DEPTH + 1))
     return next((text for text in texts if low <= float(text) <= high and float(text) != bad), f"{value!r}")

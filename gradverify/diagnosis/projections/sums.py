@@ -251,10 +251,7 @@ class ProjectedPart(BothSides):
 
 
 def sums_over(sketch: RandomProjections, axis: Axis, inside: Tensor) -> ProjectedPart:
-    """Return the sums over the entries of the inputs, or outputs, in the mask `inside` (k,).
-
-    Costs 36 forwards or more for inputs, 8 vjps for outputs.
-    """
+    """Return the sums over the inputs in a mask (k,), for 36 forwards or more, or over such outputs, for 8 vjps."""
     if axis is Axis.INPUT:
         directions = _placed(sketch, axis, sketch.displacements * inside)
         numeric = sums_of_slopes(sketch.cotangents, slopes_along(sketch, directions))
