@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from gradverify.diagnosis.block.entries import BlockEntries, explained, ratio_of
+from gradverify.diagnosis.block.entries import BlockEntries, Ratio, explained, ratio_of
 from gradverify.diagnosis.block.relation import confined_to_region, factor_in_words
 from gradverify.diagnosis.block.structure import (
     axis_masks,
@@ -56,29 +56,25 @@ def regions_by_value(group: AxisMasks) -> Iterator[Region]:
 def _two_wrong_branches(seen: BlockEntries) -> Diagnosis | None:
     """Detect errors in all nonzero entries, with one factor on either side of a threshold."""
     inputs = axis_masks(seen, Axis.INPUT)
-    if bool((~seen.zero & ~seen.wrong).any()):
-        return None
-    larger = _inputs_with_larger_factor(seen, inputs)
+    larger = None if bool((seen.nonzero & ~seen.wrong).any()) else _inputs_with_larger_factor(seen, inputs)
     if larger is None:
         return None
     for side in (larger, inputs.relevant & ~larger):
-        sided = _sided(seen, side, inputs.relevant)
+        inside = broadcast_along(Axis.INPUT, side)
+        inner, outer = ratio_of(seen, inside), ratio_of(seen, ~inside)
+        if inner is None or outer is None:
+            return None
+        sided = group_of(seen, Axis.INPUT, side, inputs.relevant, marks=partial(_has_factor, inner.value))
         one_sided = (region for region in regions_by_value(sided) if region.one_sided)
         region = accepted_region(one_sided, sided.region_test)
         if region is not None:
-            return _explained(seen, sided, region)
+            return _explained(seen, inside, region, inner, outer)
     return None
 
 
-def _sided(seen: BlockEntries, side: Tensor, relevant: Tensor) -> AxisMasks:
-    """Return the group of inputs on one `side` of the threshold, (n,) bool, identified by their common factor."""
-    factor = ratio_of(seen, broadcast_along(Axis.INPUT, side))
-
-    def has_factor(claimed: Tensor, numeric: Tensor) -> Tensor:
-        value = math.nan if factor is None else factor.value
-        return (claimed - value * numeric).abs() <= _SAME * claimed.abs()
-
-    return group_of(seen, Axis.INPUT, side, relevant, marks=has_factor)
+def _has_factor(factor: float, claimed: Tensor, numeric: Tensor) -> Tensor:
+    """True where the claim is the derivative times a factor, (m, n)."""
+    return (claimed - factor * numeric).abs() <= _SAME * claimed.abs()
 
 
 def _inputs_with_larger_factor(seen: BlockEntries, inputs: AxisMasks) -> Tensor | None:
@@ -95,11 +91,8 @@ def _inputs_with_larger_factor(seen: BlockEntries, inputs: AxisMasks) -> Tensor 
     return sides[1] if two_factors and torch.equal(sides[0] | sides[1], known) else None
 
 
-def _explained(seen: BlockEntries, sided: AxisMasks, region: Region) -> Diagnosis | None:
-    inside = broadcast_along(Axis.INPUT, sided.wrong)
-    inner, outer = ratio_of(seen, inside), ratio_of(seen, ~inside)
-    if inner is None or outer is None:
-        return None
+def _explained(seen: BlockEntries, inside: Tensor, region: Region, inner: Ratio, outer: Ratio) -> Diagnosis | None:
+    """Return the diagnosis of one ratio inside a region, a mask (1, n), and of another outside."""
     factors = [factor_in_words(ratio) for ratio in (inner, outer)]
     predicted = torch.where(inside, factors[0][0], factors[1][0]) * seen.numeric
     text = f"all elements differ; analytic = {factors[0][1]} where {region.text} and {factors[1][1]} elsewhere"

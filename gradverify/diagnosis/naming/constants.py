@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from itertools import product
 
 import torch
 from torch import Tensor
@@ -94,25 +95,16 @@ def common_value(values: Tensor, tolerance: float) -> float | None:
 
 @lru_cache(maxsize=64)
 def _constants(large: tuple[int, ...]) -> tuple[Constant, ...]:
-    """Return the known constants, with the sizes above _LARGEST: simpler ones first."""
-    return tuple(_in_order(large))
-
-
-def _in_order(large: tuple[int, ...]) -> Iterator[Constant]:
-    """Yield the known constants: rationals by numerator plus denominator, then sizes, roots and the others."""
-    for total in range(3, 2 * _LARGEST + 1):
-        for denominator in range(1, total):
-            if math.gcd(denominator, total - denominator) == 1 and max(denominator, total - denominator) <= _LARGEST:
-                yield _rational(Fraction(total - denominator, denominator))
-    for size in large:
-        yield from (_rational(Fraction(size)), _rational(Fraction(1, size)))
-    for size in (*range(2, _LARGEST + 1), *large):
-        if math.isqrt(size) ** 2 != size:
-            yield from _both(f"√{size}", math.sqrt(size))
-    for text, value in _TRANSCENDENTAL:
-        yield from _both(text, value)
-    yield Constant(value=180 / math.pi, text="180/π", reciprocal="")
-    yield Constant(value=math.pi / 180, text="π/180", reciprocal="180/π")
+    """Return the known constants: rationals by numerator plus denominator, then sizes above _LARGEST, roots, others."""
+    small = range(1, _LARGEST + 1)
+    pairs = sorted(product(small, small), key=lambda pair: (sum(pair), -pair[0]))
+    rationals = [Fraction(*pair) for pair in pairs if math.gcd(*pair) == 1 and pair != (1, 1)]
+    rationals += [rational for size in large for rational in (Fraction(size), Fraction(1, size))]
+    irrationals = [(f"√{size}", math.sqrt(size)) for size in (*small, *large) if math.isqrt(size) ** 2 != size]
+    others = [constant for text, value in (*irrationals, *_TRANSCENDENTAL) for constant in _both(text, value)]
+    degrees = Constant(value=180 / math.pi, text="180/π", reciprocal="")
+    radians = Constant(value=math.pi / 180, text="π/180", reciprocal="180/π")
+    return (*map(_rational, rationals), *others, degrees, radians)
 
 
 def _short(size: float) -> Iterator[Constant]:
