@@ -46,6 +46,11 @@ WRONG = {
         (drawn(2_100),),
         "",
     ),
+    "missing-cotangent": (
+        with_backward(lambda x: x.sin().cumsum(0), lambda g, x: g.flip(0).cumsum(0).flip(0) * x.cos() + 0.5),
+        (drawn(2_100),),
+        "analytic = numeric × cotangent + 0.5",
+    ),
     "low-precision-backward": (
         with_backward(
             lambda x: x.sin().cumsum(0), lambda g, x: (g.flip(0).cumsum(0).flip(0) * x.cos()).half().double()

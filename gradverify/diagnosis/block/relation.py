@@ -114,7 +114,12 @@ def multiple_of_cotangent(entries: BlockEntries, coordinates: Tensor) -> str | N
     if total(entries.block.of.shape) > 1 and not is_elementwise(entries):
         return None
     multiples = entries.claimed[0] if total(entries.block.of.shape) == 1 else entries.claimed.diagonal()
-    multiple = common_value(multiples[coordinates], _SAME)
+    return cotangents_in_words(multiples[coordinates])
+
+
+def cotangents_in_words(multiples: Tensor) -> str | None:
+    """Return "cotangent", or "3 × cotangent", if all multiples (k,) are one number but zero; None if not."""
+    multiple = common_value(multiples, _SAME)
     return multiple_in_words(multiple, "cotangent") if multiple else None
 
 

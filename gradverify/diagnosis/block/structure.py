@@ -78,10 +78,8 @@ def is_triangle_or_diagonal(group: AxisMasks) -> bool:
 
 def is_consecutive(group: AxisMasks) -> bool:
     """True if the wrong coordinates are consecutive whole slices of a dimension, without its first and last."""
-    return int(group.wrong.sum()) >= _ROW and any(
-        min(slices.wrong) > 0 and max(slices.wrong) < slices.size - 1 and is_run(sorted(slices.wrong))
-        for slices in all_slices(group)
-    )
+    inner = (each for each in all_slices(group) if min(each.wrong) > 0 and max(each.wrong) < each.size - 1)
+    return int(group.wrong.sum()) >= _ROW and any(is_run(sorted(slices.wrong)) for slices in inner)
 
 
 def is_run(places: Sequence[int]) -> bool:
@@ -141,11 +139,8 @@ def is_every_nth(slices: Slices, step: int) -> bool:
 
 def is_every_second_or_third(group: AxisMasks) -> bool:
     """True if the wrong coordinates are every second or third slice along a dimension, unlikely by chance."""
-    if group.chance(sum(_STEPS)) > _MAX_CHANCE:
-        return False
-    return any(
-        slices.size >= 2 * step and is_every_nth(slices, step) for slices in all_slices(group) for step in _STEPS
-    )
+    steps = ((slices, step) for slices in all_slices(group) for step in _STEPS if slices.size >= 2 * step)
+    return group.chance(sum(_STEPS)) <= _MAX_CHANCE and any(is_every_nth(slices, step) for slices, step in steps)
 
 
 def _named(block: Block, dimension: int, places: list[int]) -> str:

@@ -279,10 +279,9 @@ def mean_for_sum_by_line(seen: BlockEntries) -> Diagnosis | None:
 def _counts_differ(counts: Tensor) -> bool:
     """True if the counts (k,) vary enough that factors equal to them are no coincidence."""
     frequencies = Counter(counts.tolist())
-    above_one = [count for count in frequencies if count > 1]
-    return len(above_one) >= _MIN_DISTINCT or (
-        len(frequencies) >= _MIN_DISTINCT and min(frequencies.values()) >= _MIN_FREQUENCY
-    )
+    if sum(count > 1 for count in frequencies) >= _MIN_DISTINCT:
+        return True
+    return len(frequencies) >= _MIN_DISTINCT and min(frequencies.values()) >= _MIN_FREQUENCY
 
 
 def factor_by_slice(seen: BlockEntries) -> Diagnosis | None:

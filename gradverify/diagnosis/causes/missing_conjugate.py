@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
-from gradverify.core.model.coordinates import Block
+from gradverify.core.model.coordinates import Block, total
 from gradverify.diagnosis.block.entries import Pattern
 from gradverify.diagnosis.naming.variables import whole_tensor
 from gradverify.diagnosis.naming.wording import diagnosed, first
@@ -25,9 +24,8 @@ def missing_conjugate(compared: ComparedBlock) -> Diagnosis | None:
     if both is None or both.agrees(Pattern(factor=-1.0)) is not None:
         return None  # one sign in all entries is simpler
     output, gradient = both.block.of.name, both.block.wrt.name
-    by_row, by_column = (
-        _conjugation_signs(part, whole).to(site.device) for part, whole in ((of, both.block.of), (wrt, both.block.wrt))
-    )
+    signs = torch.tensor([1.0, -1.0], dtype=torch.float64, device=site.device)  # of the two parts of a complex number
+    by_row, by_column = signs.repeat(total(of.shape)), signs.repeat(total(wrt.shape))
     both_ways = f"the derivative of {output} by {gradient} is not conjugated: its imaginary part has the opposite sign"
     of_gradient = f"the gradient by {gradient} is the conjugate of what it should be"
     of_output = f"what comes back from the imaginary part of {output} has the opposite sign"
@@ -39,14 +37,6 @@ def missing_conjugate(compared: ComparedBlock) -> Diagnosis | None:
     )
     possible = ((pattern, text) for is_possible, pattern, text in patterns if is_possible)
     return first(diagnosed(MISSING_CONJUGATE, text, both.agrees(pattern)) for pattern, text in possible)
-
-
-def _conjugation_signs(part: Block, whole: Block) -> Tensor:
-    """Return -1 at the imaginary parts of a tensor and 1 elsewhere, (entries,); `part` is one of its parts."""
-    found = torch.ones(whole.stop - whole.start, dtype=torch.float64)
-    if _is_complex(part):
-        found[1::2] = -1.0
-    return found
 
 
 def _is_complex(block: Block) -> bool:

@@ -30,23 +30,15 @@ _MIN_SIZE = 1e-4  # times the mean size: least size of an entry, for its step
 
 def wrong_point(seen: BlockEntries) -> Diagnosis | None:
     """Detect claimed derivatives that are the numeric ones at the values of another tensor."""
-    expected = seen.claimed.diagonal()
-
-    def numeric_at(point: Tensor) -> Tensor | None:
-        there = evidence_at(seen.block, point)
-        return None if there is None else there.numeric.diagonal()
-
+    close = (each for each in _others(seen) if _is_close(seen, each.values))
     text = "analytic is the derivative at {wrt} = {name}: backward computes with {name} where {wrt} belongs"
-    return _first_match(
-        seen, (each for each in _others(seen) if _is_close(seen, each.values)), expected, numeric_at, text
-    )
+    return _first_match(seen, close, seen.claimed.diagonal(), partial(_numeric_at, seen.block), text)
 
 
 def wrong_point_in_backward(seen: BlockEntries) -> Diagnosis | None:
     """Detect a backward that is right here if it is called at the values of another tensor."""
-    expected = seen.numeric.diagonal()
     text = "backward at {wrt} = {name} says what is right here: it computes with {wrt} where {name} belongs"
-    return _first_match(seen, _others(seen), expected, partial(_claimed_at, seen.block), text)
+    return _first_match(seen, _others(seen), seen.numeric.diagonal(), partial(_claimed_at, seen.block), text)
 
 
 def _others(seen: BlockEntries) -> Iterator[Variable]:
@@ -88,6 +80,12 @@ def _is_close(seen: BlockEntries, point: Tensor) -> bool:
     claimed = seen.claimed.diagonal()
     error = ((above - below) / (2 * step) - claimed).abs().median()
     return bool(error <= _CLOSE * claimed.abs().max())
+
+
+def _numeric_at(evidence: Evidence, point: Tensor) -> Tensor | None:
+    """Return the derivatives (k,) of an elementwise block at the input `point` (k,), None if they are unknown there."""
+    there = evidence_at(evidence, point)
+    return None if there is None else there.numeric.diagonal()
 
 
 def _claimed_at(evidence: Evidence, point: Tensor) -> Tensor | None:

@@ -21,8 +21,7 @@ from gradverify.core.model.coordinates import Block, total, zero_outside
 from gradverify.core.model.magnitudes import all_set, any_set
 from gradverify.core.strategy.random_sums import TERM_ROUNDING, best_slope, random_vectors, sums_of_slopes
 from gradverify.diagnosis.block.entries import CAP, CLOSE, BlockEntries, Pattern, Ratio, typical_ratio
-from gradverify.diagnosis.block.relation import multiple_in_words
-from gradverify.diagnosis.naming.constants import common_value
+from gradverify.diagnosis.block.relation import cotangents_in_words
 from gradverify.diagnosis.naming.variables import Axis, block_along
 from gradverify.evidence import LargeBlock
 
@@ -31,7 +30,6 @@ _TANGENTS = 5  # with inputs weighted by their length scales; one more direction
 _ROUNDINGS = 10  # eps of backward's dtype: rounding of a sum, of the root sum of squares of its terms
 _RANDOM = 16  # sampled columns, and rows, that are chosen at random
 _KNOWN = 8  # sampled columns, and rows, that are known to be wrong
-_SAME = 1e-6  # relative tolerance for multiples of the cotangent
 _EVERY = slice(None)
 _SHOWS = 0.5  # of the values compared: if more is allowed, an error might not show
 
@@ -245,9 +243,7 @@ class ProjectedPart(BothSides):
         if self.inputs is None or self.whole.block.of.shape != self.whole.block.wrt.shape:
             return None
         given = self.whole.weights[:, self.inputs]
-        values = (self.whole.gradients[:, self.inputs] / given)[given != 0]
-        multiple = common_value(values, _SAME)
-        return multiple_in_words(multiple, "cotangent") if multiple else None
+        return cotangents_in_words((self.whole.gradients[:, self.inputs] / given)[given != 0])
 
 
 def sums_over(sketch: RandomProjections, axis: Axis, inside: Tensor) -> ProjectedPart:
@@ -293,11 +289,9 @@ def line(sketch: RandomProjections, axis: Axis, place: int) -> SampledLine:
 
 def sums_over_lines(sketch: RandomProjections, axis: Axis, found: Sequence[SampledLine]) -> ProjectedPart:
     """Return the sums over the entries of a few inputs from their columns, or of a few outputs from their rows."""
-    claimed, numeric, bar = (
-        torch.stack(each)
-        for each in zip(*((line.claimed, line.numeric.value, line.numeric.bar) for line in found), strict=True)
-    )
-    places = [line.position for line in found]
+    places, claimed = [line.position for line in found], torch.stack([line.claimed for line in found])
+    numeric = torch.stack([line.numeric.value for line in found])
+    bar = torch.stack([line.numeric.bar for line in found])
     if axis is Axis.INPUT:
         along = sketch.displacements[:, places].T  # (c, L)
         summed = Estimate(value=numeric.T @ along, bar=bar.T @ along.abs())
