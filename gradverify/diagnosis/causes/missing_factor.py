@@ -16,7 +16,7 @@ from gradverify.diagnosis.block.relation import multiple_in_words
 from gradverify.diagnosis.block.structure import axes_of, is_elementwise
 from gradverify.diagnosis.naming.constants import common_value, known_constant
 from gradverify.diagnosis.naming.variables import Axis, Variable, block_along, differences
-from gradverify.diagnosis.naming.wording import dimensions_text, everywhere, first, share_text
+from gradverify.diagnosis.naming.wording import dimensions_text, everywhere, share_text
 from gradverify.evidence import Diagnosis
 
 MISSING_FACTOR = "missing-factor"
@@ -86,52 +86,57 @@ _STATISTICS: tuple[tuple[str, Callable[[Tensor], Tensor]], ...] = (
     ("sum of exponentials", lambda t: t.exp().sum(dim=1)),
 )
 
-# From a tensor and a form of it to a format string of the product, "{} / y", and what it means.
-_Words = Callable[[Variable, _Form], tuple[str, str]]
-
 
 def missing_factor(seen: BlockEntries) -> Diagnosis | None:
     """Detect claims that are numeric times, or over, an elementary function of a tensor or of the difference of two."""
     tensors = [tensor for axis in axes_of(seen) for tensor in seen.tensors_along(axis)]
-
-    def words(tensor: Variable, form: _Form) -> tuple[str, str]:
-        name = form.text(tensor.name)
-        times = f"{{}} / {name}" if form.is_missing else f"{name} × {{}}"
-        return times, form.interpretation(f"{_without_brackets(name)}{_location(seen, tensor)}")
-
-    found = _first_match(seen, tensors, _FORMS, words)
-    return found or _first_match(seen, differences(tensors), _OF_DIFFERENCES, words)
+    found = _first_match(seen, tensors, _FORMS) or _first_match(seen, differences(tensors), _OF_DIFFERENCES)
+    if found is None:
+        return None
+    name = found.form.text(found.tensor.name)
+    product = f"numeric / {name}" if found.form.is_missing else f"{name} × numeric"
+    meaning = found.form.interpretation(f"{_without_brackets(name)}{_location(seen, found.tensor)}")
+    return found.diagnosis(product, everywhere(found.share), meaning)
 
 
 def mistaken_factor(seen: BlockEntries) -> Diagnosis | None:
     """Detect claims that are numeric times the quotient of two tensors, as if one were used for the other."""
     pairs = [pair for axis in axes_of(seen) for pair in permutations(seen.tensors_along(axis)[:_MAX_TENSORS], 2)]
     quotients = [replace(one, values=one.values / other.values) for one, other in pairs]
+    found = _first_match(seen, quotients, _OF_QUOTIENTS)
+    if found is None:
+        return None
+    (one, other), on_axis = pairs[found.number], seen.tensors_along(found.tensor.axis)[:_MAX_TENSORS]
+    name = f"{one.name} / {other.name}"
+    meaning = found.form.interpretation(name)
+    if _is_product_with(seen, one, [each for each in on_axis if each is not one and each is not other]):
+        meaning = f", as where {one.name} stands for {other.name}{_location(seen, other)}"
+    return claims_equal_cotangent(seen) or found.diagnosis(f"numeric × {name}", everywhere(found.share), meaning)
 
-    def words(quotient: Variable, form: _Form) -> tuple[str, str]:
-        first, second = next(pair for pair, of in zip(pairs, quotients, strict=True) if of is quotient)
-        name, on_axis = f"{first.name} / {second.name}", seen.tensors_along(first.axis)[:_MAX_TENSORS]
-        others = [each for each in on_axis if each is not first and each is not second]
-        if not _is_product_with(seen, first, others):
-            return f"{{}} × {name}", form.interpretation(name)
-        return f"{{}} × {name}", f", as where {first.name} stands for {second.name}{_location(seen, second)}"
 
-    found = _first_match(seen, quotients, _OF_QUOTIENTS, words)
-    return None if found is None else claims_equal_cotangent(seen) or found
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Match:
+    """A form of a tensor that, times a constant, is the ratio of the claims to the derivative."""
+
+    number: int  # place of the tensor among the candidates
+    tensor: Variable
+    form: _Form
+    constant: str  # "", "-", "2 × "
+    share: float  # of the squared error that it explains
+
+    def diagnosis(self, product: str, where: str, meaning: str) -> Diagnosis:
+        """Return the diagnosis: what the claims are up to the constant, where, and what that means."""
+        text = f"analytic = {self.constant}{product}{where}{meaning}"
+        return Diagnosis(cause=MISSING_FACTOR, explanation=text, share=self.share)
 
 
 def _first_match(
-    seen: BlockEntries,
-    candidates: Iterable[Variable],
-    forms: Sequence[_Form],
-    words: _Words,
-    accuracy: float = 0.0,
-    where: str = "",
-) -> Diagnosis | None:
-    """Return the diagnosis of the first factor that explains the error by itself, or else times a known constant.
+    seen: BlockEntries, candidates: Iterable[Variable], forms: Sequence[_Form], accuracy: float = 0.0
+) -> _Match | None:
+    """Return the first factor that explains the error by itself, or else times a known constant; None if none does.
 
-    The `accuracy` of the factors is relative, beyond that of the entries. `where` is " in each row of x", "" for every
-    entry. A positive constant comes before a negative one, since the negative of a factor may be another one.
+    The `accuracy` of the factors is relative, beyond that of the entries. A positive constant comes before a negative
+    one, since the negative of a factor may be another one.
     """
     sample = _ratios(seen)
     if not (len(sample.values) and _varies_enough(sample, sample.values) and (tensors := list(candidates))):
@@ -144,10 +149,7 @@ def _first_match(
         factor = (constant * forms[form].function(tensors[number].broadcast)).expand_as(seen.numeric)
         share = _share(seen, factor, accuracy)
         if share is not None:
-            times, interpretation = words(tensors[number], forms[form])
-            scope = where + share_text(share) if where else everywhere(share)
-            text = f"analytic = {text}{times.format('numeric')}{scope}{interpretation}"
-            return Diagnosis(cause=MISSING_FACTOR, explanation=text, share=share)
+            return _Match(number=number, tensor=tensors[number], form=forms[form], constant=text, share=share)
     return None
 
 
@@ -237,11 +239,16 @@ def _without_brackets(text: str) -> str:
 
 def statistic_by_slice(seen: BlockEntries) -> Diagnosis | None:
     """Detect claims that are numeric times, or over, a statistic of each row, channel or other slice."""
-    return first(
-        _match_by_slice(seen, axis, kept)
-        for axis in axes_of(seen)
-        for kept in _slicings(block_along(seen.block, axis).shape)
-    )
+    for axis in axes_of(seen):
+        block = block_along(seen.block, axis)
+        for kept in _slicings(block.shape):
+            found = _first_match(seen, _statistics(seen, axis, kept), _OF_STATISTICS, _NEAR)
+            if found is not None:
+                name = found.form.text(found.tensor.name)
+                where = f" in {_slice_words(block, kept)}{share_text(found.share)}"
+                product = f"numeric {'/' if found.form.is_missing else '×'} {name}"
+                return found.diagnosis(product, where, found.form.interpretation(name))
+    return None
 
 
 def _slicings(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
@@ -249,18 +256,6 @@ def _slicings(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
     nontrivial = [dimension for dimension, size in enumerate(shape) if size > 1][:_MAX_DIMENSIONS]
     subsets = [kept for count in range(1, len(nontrivial)) for kept in combinations(nontrivial, count)]
     return sorted(subsets, key=lambda dimensions: total(tuple(shape[place] for place in dimensions)))
-
-
-def _match_by_slice(seen: BlockEntries, axis: Axis, kept: tuple[int, ...]) -> Diagnosis | None:
-    """Return the diagnosis of the first statistic that fits, with one slice of a tensor per index along `kept`."""
-    block = block_along(seen.block, axis)
-
-    def words(statistic: Variable, form: _Form) -> tuple[str, str]:
-        name = form.text(statistic.name)
-        return f"{{}} {'/' if form.is_missing else '×'} {name}", form.interpretation(name)
-
-    where = f" in {_slice_words(block, kept)}"
-    return _first_match(seen, _statistics(seen, axis, kept), _OF_STATISTICS, words, accuracy=_NEAR, where=where)
 
 
 def _statistics(seen: BlockEntries, axis: Axis, kept: tuple[int, ...]) -> Iterator[Variable]:
