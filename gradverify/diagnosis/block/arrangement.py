@@ -143,10 +143,10 @@ def _expected(entries: BlockEntries, batch: Sequence[Arrangement], places: tuple
 def permutations(entries: BlockEntries) -> Iterator[Arrangement]:
     """Yield the permutation of columns, and the one of rows, that could turn the numeric block into the claimed one."""
     columns, rows = _matched(entries.claimed.T, entries.numeric.T), _matched(entries.claimed, entries.numeric)
-    if columns is not None and (changes := _changes(entries.block.wrt, columns, ~entries.zero.all(0))):
+    if columns is not None and (changes := _changes(entries.block.wrt, columns, entries.nonzero.any(0))):
         text = f"the gradients by {entries.block.wrt.name} are in another order: {listed(changes)}"
         yield Arrangement(rows=None, columns=columns, text=text)
-    if rows is not None and (changes := _changes(entries.block.of, rows, ~entries.zero.all(1))):
+    if rows is not None and (changes := _changes(entries.block.of, rows, entries.nonzero.any(1))):
         text = f"the cotangents of {entries.block.of.name} are taken in another order: {listed(changes)}"
         yield Arrangement(rows=rows, columns=None, text=text)
 

@@ -28,7 +28,7 @@ def is_elementwise(entries: BlockEntries) -> bool:
     """True if both shapes are equal and claimed and numeric entries are zero off the diagonal."""
     if entries.block.of.shape != entries.block.wrt.shape:
         return False
-    return all(is_diagonal(nonzero) for nonzero in (entries.claimed != 0, ~entries.zero))
+    return all(is_diagonal(nonzero) for nonzero in (entries.claimed != 0, entries.nonzero))
 
 
 def axes_of(entries: BlockEntries) -> tuple[Axis, ...]:
@@ -39,7 +39,7 @@ def axes_of(entries: BlockEntries) -> tuple[Axis, ...]:
 def axis_masks(entries: BlockEntries, axis: Axis) -> AxisMasks:
     """Return the wrong and the relevant coordinates along an axis."""
     across = axis.across
-    visible = ((entries.claimed != 0) | ~entries.zero) & _would_show(entries)
+    visible = ((entries.claimed != 0) | entries.nonzero) & _would_show(entries)
     wrong = entries.wrong.any(across)
     return group_of(entries, axis, wrong, visible.any(across))
 

@@ -21,7 +21,7 @@ def approximate(seen: BlockEntries) -> Diagnosis | None:
     Rows and columns may differ in size by orders of magnitude. Every error has to be small in its row or in its column,
     because an entry may be zero by itself, and most errors in both.
     """
-    count, nonzero = int(seen.wrong.sum()), int((seen.wrong | ~seen.zero).sum())
+    count, nonzero = int(seen.wrong.sum()), int((seen.wrong | seen.nonzero).sum())
     size = torch.maximum(seen.numeric.abs(), seen.claimed.abs())
     largest = float(size.max())
     error = (seen.claimed - seen.numeric).abs()

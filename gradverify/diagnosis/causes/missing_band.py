@@ -37,7 +37,7 @@ def missing_band(seen: BlockEntries) -> Diagnosis | None:
     extra = (seen.claimed != 0) & seen.zero & seen.wrong
     if not torch.equal(extra, seen.wrong):
         return None
-    count = differ_text(int(extra.sum()), int((extra | ~seen.zero).sum()), "entries")
+    count = differ_text(int(extra.sum()), int((extra | seen.nonzero).sum()), "entries")
     for first, second in _pairs(seen.block):
         band = _outside_band(first, second, seen)
         if band is not None:
@@ -73,7 +73,7 @@ def _outside_band(first: _Index, second: _Index, seen: BlockEntries) -> tuple[Te
     The mask is a bool tensor that broadcasts to (m, n). Returns None if the wrong entries are not exactly those outside
     the band, or may be so by chance.
     """
-    nonzero, wrong = (_index_pairs(first, second, entries) for entries in (~seen.zero, seen.wrong))
+    nonzero, wrong = (_index_pairs(first, second, entries) for entries in (seen.nonzero, seen.wrong))
     if not bool(nonzero.any()):
         return None
     offset = torch.arange(second.size, device=wrong.device) - torch.arange(first.size, device=wrong.device)[:, None]

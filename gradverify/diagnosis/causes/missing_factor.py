@@ -170,7 +170,7 @@ def _ratios(seen: BlockEntries) -> _Ratios:
     """
     rows, columns = (torch.cat(places) for places in zip(seen.sampled_wrong, seen.sampled_right, strict=True))
     accuracy = seen.slack[rows, columns] / seen.numeric[rows, columns].abs()
-    chosen = ~seen.zero[rows, columns] & (accuracy <= _SHARP)
+    chosen = seen.nonzero[rows, columns] & (accuracy <= _SHARP)
     rows, columns, accuracy = rows[chosen], columns[chosen], accuracy[chosen]
     values = seen.claimed[rows, columns] / seen.numeric[rows, columns]
     return _Ratios(rows=rows, columns=columns, values=values, tolerance=_SAME_FACTOR + accuracy)
@@ -204,7 +204,7 @@ def _varies_enough(sample: _Ratios, factor: Tensor) -> bool:
 def _share(seen: BlockEntries, factor: Tensor, accuracy: float) -> float | None:
     """Return the share of the error that claims of numeric times a factor (m, n) explain; None if they do not hold."""
     undefined = ~torch.isfinite(factor)
-    if bool((undefined & ~seen.zero).any()):
+    if bool((undefined & seen.nonzero).any()):
         return None
     predicted = seen.numeric * factor
     agrees = (seen.claimed - predicted).abs() <= accuracy * predicted.abs()

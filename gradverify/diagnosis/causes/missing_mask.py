@@ -29,7 +29,7 @@ def missing_mask(seen: BlockEntries) -> Diagnosis | None:
 
 def _unmasked(seen: BlockEntries) -> Diagnosis | None:
     """Detect nonzero claims for inputs or outputs whose derivative is zero at this point."""
-    if bool((seen.wrong & ~seen.zero & (seen.claimed == 0)).any()) or not bool((seen.wrong & seen.zero).any()):
+    if bool((seen.wrong & seen.nonzero & (seen.claimed == 0)).any()) or not bool((seen.wrong & seen.zero).any()):
         return None
     if bool((seen.wrong & seen.zero & (seen.numeric.abs() > _BARS / BAR_FACTOR * seen.slack)).any()):
         return None  # small, but larger than its error bars

@@ -44,7 +44,7 @@ def _on_or_off_diagonal(seen: BlockEntries) -> Diagnosis | None:
     if seen.block.of.shape != seen.block.wrt.shape or len(seen.wrong) <= 2:
         return None
     diagonal = torch.eye(len(seen.wrong), dtype=torch.bool, device=seen.wrong.device)
-    off_diagonal = ~seen.zero & ~diagonal
+    off_diagonal = seen.nonzero & ~diagonal
     if not bool(off_diagonal.any()):
         return None
     if not bool((seen.wrong & diagonal).any()) and not bool(((seen.claimed != 0) & ~diagonal).any()):
@@ -193,7 +193,7 @@ def _rank_of_sums(sums: Tensor, bar: Tensor) -> int:
 
 def missing_summand(seen: BlockEntries) -> Diagnosis | None:
     """Detect an error of k or k·t in every wrong entry, with a tensor t and one number k, or one per row or column."""
-    count = differ_text(int(seen.wrong.sum()), int((~seen.zero | seen.wrong).sum()), "entries")
+    count = differ_text(int(seen.wrong.sum()), int((seen.nonzero | seen.wrong).sum()), "entries")
     for pattern, name in _summands(seen):
         error = _multiple(seen, pattern, (0, 1))
         if error is not None:

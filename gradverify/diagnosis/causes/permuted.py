@@ -77,7 +77,7 @@ def _first_match(cause: str, seen: BlockEntries, candidates: Iterator[Arrangemen
 
 def _of_several_values(seen: BlockEntries) -> bool:
     """True if the nonzero entries have at least three values: of two, as of a leaky ReLU, some order fits by chance."""
-    values = seen.numeric[~seen.zero & seen.numeric.isfinite()]
+    values = seen.numeric[seen.nonzero]
     return bool(values.numel()) and len(torch.unique((values / (_SAME * values.abs().max())).round())) > 2
 
 

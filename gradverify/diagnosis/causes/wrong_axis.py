@@ -46,8 +46,8 @@ def wrong_axis(seen: BlockEntries) -> Diagnosis | None:
     numeric, claimed = _matched_by_both(seen)
     if numeric is None or claimed is None or numeric == claimed:
         return None
-    extra = _contradicted(seen.block, numeric, _claims(seen)) - claimed.keys()
-    lost = _contradicted(seen.block, claimed, ~seen.zero) - numeric.keys()
+    extra = _contradicted(seen.block, numeric, seen.claimed != 0) - claimed.keys()
+    lost = _contradicted(seen.block, claimed, seen.nonzero) - numeric.keys()
     if not extra:
         return None  # missing entries are reported by other causes
     name, text = seen.block.wrt.name, f"backward sums along {dimensions_text(sorted(extra))}"
@@ -62,12 +62,7 @@ def wrong_axis(seen: BlockEntries) -> Diagnosis | None:
 
 def _matched_by_both(seen: BlockEntries) -> tuple[_Matched | None, _Matched | None]:
     """Return the dimensions matched by the numeric entries and by the claimed ones."""
-    return _matched(seen.block, ~seen.zero), _matched(seen.block, _claims(seen))
-
-
-def _claims(seen: BlockEntries) -> Tensor:
-    """Mask (m, n) of the nonzero claims."""
-    return (seen.claimed != 0) & ~seen.left_out
+    return _matched(seen.block, seen.nonzero), _matched(seen.block, seen.claimed != 0)
 
 
 def _contradicted(evidence: Evidence, matched: _Matched, entries: Tensor) -> set[int]:

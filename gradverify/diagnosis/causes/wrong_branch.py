@@ -79,7 +79,7 @@ def _has_factor(factor: float, claimed: Tensor, numeric: Tensor) -> Tensor:
 
 def _inputs_with_larger_factor(seen: BlockEntries, inputs: AxisMasks) -> Tensor | None:
     """Mask of the inputs with the larger of two factors, (n,); None unless there are exactly two."""
-    accurate = ~seen.zero & (seen.slack <= _SHARP * seen.numeric.abs())
+    accurate = seen.nonzero & (seen.slack <= _SHARP * seen.numeric.abs())
     first = accurate.long().argmax(0, keepdim=True)
     ratio = (seen.claimed.gather(0, first) / seen.numeric.gather(0, first)).squeeze(0)
     known = accurate.any(0) & inputs.relevant
