@@ -90,24 +90,26 @@ def permuted_block(evidence: Evidence) -> Permuted | None:
         return None
     if not all_set(clear_errors(evidence)):
         return None
-    values = input_and_output_values(evidence)[0][evidence.wrt.coordinates]
+    inputs = input_and_output_values(evidence)[0]
+    values = inputs[evidence.wrt.coordinates]
     order = torch.randperm(len(values), generator=torch.Generator().manual_seed(0)).to(values.device)
     point = values.clone()
     point[order] = values[order.roll(1)]  # a cyclic permutation, so that every entry changes its position
     there = evidence_at(evidence, point)
     if there is None:
         return None
-    if torch.equal(there.claimed, evidence.claimed) and _ignores(evidence, evidence_scaled(evidence, _SCALE)):
-        return None
+    if torch.equal(there.claimed, evidence.claimed):
+        scaled = _known_evidence(evidence, problem_at(evidence.backward.problem, _SCALE * inputs))
+        if scaled is not None and _ignores(evidence, scaled):
+            return None
     return Permuted(evidence=there, ignored=_ignores(evidence, there))
 
 
-def _ignores(evidence: Evidence, there: Evidence | None) -> bool:
+def _ignores(evidence: Evidence, there: Evidence) -> bool:
     """True if the derivative changes from one point to another but the claims do not."""
-    if there is None or not torch.equal(there.claimed, evidence.claimed):
-        return False
     change = (there.numeric - evidence.numeric).abs()
-    return bool((change > _SAME * evidence.numeric.abs().max() + there.bar + evidence.bar).any())
+    has_changed = bool((change > _SAME * evidence.numeric.abs().max() + there.bar + evidence.bar).any())
+    return has_changed and torch.equal(there.claimed, evidence.claimed)
 
 
 def shifted_problem(evidence: Evidence, point: Tensor) -> Problem:
@@ -126,13 +128,6 @@ def clear_errors(evidence: Evidence) -> Tensor:
     """Mask of the wrong entries (k,) whose errors are clear; those of an approximation are not, at any point."""
     claimed, numeric = evidence.claimed[evidence.wrong], evidence.numeric[evidence.wrong]
     return (claimed - numeric).abs() > _CLEAR * torch.maximum(claimed.abs(), numeric.abs())
-
-
-def evidence_scaled(evidence: Evidence, factor: float) -> Evidence | None:
-    """Return the block with all inputs times a factor; None if it is not known there."""
-    problem = evidence.backward.problem
-    primals = tuple(replace(primal, tensor=primal.tensor * factor) for primal in problem.primals)
-    return _known_evidence(evidence, replace(problem, primals=primals))
 
 
 def evidence_in(problem: Problem, of: str, wrt: str, settings: Settings) -> Evidence | None:

@@ -44,7 +44,7 @@ def _explained(projections: RandomProjections, group: AxisMasks) -> Diagnosis | 
     if region is None and not all_masked:
         return None
     part, count = sums_over(projections, group.axis, group.wrong), group.count
-    multiple = part.multiple_of_cotangent()
+    multiple = projections.multiple_of_cotangent(group.wrong) if group.axis is Axis.INPUT else None
     if not part.claims_nothing and holds(projections, part.numeric, torch.zeros_like(part.claimed)):
         where = region_text(replace(group, relevant=torch.ones_like(group.wrong)))
         text = unmasked_text(count, multiple, where)

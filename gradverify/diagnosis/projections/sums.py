@@ -114,6 +114,13 @@ class RandomProjections(BothSides):
         error = torch.linalg.vector_norm(self.claimed - self.numeric.value)
         return float(error / torch.linalg.vector_norm(self.numeric.value))
 
+    def multiple_of_cotangent(self, inputs: Tensor) -> str | None:
+        """Return "cotangent", or "3 × cotangent", if backward returns one multiple of it by `inputs` (n,) bool."""
+        if self.block.of.shape != self.block.wrt.shape:
+            return None
+        given = self.weights[:, inputs]
+        return cotangents_in_words((self.gradients[:, inputs] / given)[given != 0])
+
     def along_directions(self, gradient: Tensor) -> Tensor:
         """Return the sums (L,) of a gradient (n,) by the block's input along the directions."""
         return self.displacements @ gradient
@@ -225,7 +232,6 @@ class ProjectedPart(BothSides):
     """Both sides of the sums over the entries of some inputs or outputs of a block."""
 
     whole: RandomProjections
-    inputs: Tensor | None = None  # (n,) bool: the inputs, if it is all entries of some inputs
 
     def is_right_outside(self) -> bool:
         """True if both sides of the sums over all other entries agree."""
@@ -238,20 +244,13 @@ class ProjectedPart(BothSides):
         fits = factor is None or holds(self.whole, scaled(self.numeric, factor), self.claimed)
         return 1.0 if fits and self.is_right_outside() else None
 
-    def multiple_of_cotangent(self) -> str | None:
-        """Return "cotangent", or "3 × cotangent", if backward returns one multiple of it by these inputs, else None."""
-        if self.inputs is None or self.whole.block.of.shape != self.whole.block.wrt.shape:
-            return None
-        given = self.whole.weights[:, self.inputs]
-        return cotangents_in_words((self.whole.gradients[:, self.inputs] / given)[given != 0])
-
 
 def sums_over(sketch: RandomProjections, axis: Axis, inside: Tensor) -> ProjectedPart:
     """Return the sums over the inputs in a mask (k,), for 36 forwards or more, or over such outputs, for 8 vjps."""
     if axis is Axis.INPUT:
         directions = _placed(sketch, axis, sketch.displacements * inside)
         numeric = sums_of_slopes(sketch.cotangents, slopes_along(sketch, directions))
-        return ProjectedPart(whole=sketch, claimed=sketch.vjps @ directions.T, numeric=numeric, inputs=inside)
+        return ProjectedPart(whole=sketch, claimed=sketch.vjps @ directions.T, numeric=numeric)
     cotangents = _placed(sketch, axis, sketch.weights * inside)
     vjps = torch.stack([row(sketch.block.backward, cotangent) for cotangent in cotangents])
     numeric = sums_of_slopes(cotangents, sketch.slopes)
