@@ -26,7 +26,7 @@ _SPOILT = 0.01  # share of the affected entries that may be right, nonzero and c
 _RESEMBLES = 0.8  # share of the sampled wrong entries that a pattern has to reproduce
 CLOSE = 1e-3  # of an error, and of the entry itself: largest residual of a pattern beyond the slack
 CAP = 0.1  # of an error: largest part attributed to measurement and rounding
-_ROUNDINGS = 10  # times eps of the dtype that backward computes in, and the claimed entry
+ROUNDINGS = 10  # times eps of the dtype that backward computes in, and the claimed entry or the size of a sum
 _COTANGENTS = 4  # random, of 32 bits each: even a Jacobian of zeros and ones returns numbers that narrow dtypes round
 _SAMPLES = 512  # entries in a sample, all of up to twice as many: a pattern has to fit them before all are compared
 _ONE_IN = 2  # at least one nonzero entry in so many has to be wrong for one factor on all
@@ -147,7 +147,7 @@ def entries_of(evidence: Evidence) -> BlockEntries | None:
     dtypes = {primal.tensor.dtype for primal in evidence.backward.problem.primals}
     error, bars = (claimed - numeric).abs(), BAR_FACTOR * bar
     eps = max((torch.finfo(dtype).eps for dtype in dtypes), default=torch.finfo(torch.float64).eps)
-    rounded = bars + _ROUNDINGS * eps * claimed.abs() + _sum_rounding(claimed)
+    rounded = bars + ROUNDINGS * eps * claimed.abs() + _sum_rounding(claimed)
     allowed = rounded + relative_tolerance(Tolerances(), dtypes) * torch.maximum(claimed.abs(), numeric.abs())
     left_out = ~finite | (~wrong & (error > allowed))
     zero = left_out | (numeric.abs() <= bars + _sum_rounding(numeric))

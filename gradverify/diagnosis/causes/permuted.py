@@ -94,12 +94,19 @@ def rearranged_in_sums(projections: RandomProjections) -> Diagnosis | None:
 
 def _first_in_sums(projections: RandomProjections, cause: str, candidates: Iterator[Arrangement]) -> Diagnosis | None:
     """Return the diagnosis of the first arrangement that fits the wrong columns, if any, and then the projections."""
-    wrong = [column for column in projections.columns if column.wrong]
+    wrong = [(column, _allowed(projections, column)) for column in projections.columns if column.wrong]
     return first(
         diagnosed(cause, each.text, projections.agrees(_pattern(projections.block, each)))
         for each in (candidates if wrong else ())
-        if all(_fits(projections, each, column) for column in wrong)
+        if all(_fits(projections, each, column, allowed) for column, allowed in wrong)
     )
+
+
+def _allowed(projections: RandomProjections, column: SampledLine) -> float:
+    """Return how far a random sum over a column's entries, in any order, may be from a claimed one."""
+    assert column.entries is not None
+    bars = column.entries.bar[projections.block.of.coordinates].sum()
+    return float(BAR_FACTOR * projections.weights.abs().max() * bars + _SAME * column.numeric.value.abs().max())
 
 
 def _pattern(block: LargeBlock, arrangement: Arrangement) -> Pattern:
@@ -111,16 +118,15 @@ def _pattern(block: LargeBlock, arrangement: Arrangement) -> Pattern:
     return Pattern(rows=rows, columns=columns)
 
 
-def _fits(projections: RandomProjections, arrangement: Arrangement, column: SampledLine) -> bool:
+def _fits(projections: RandomProjections, arrangement: Arrangement, column: SampledLine, allowed: float) -> bool:
     """True if an arrangement turns a column into the claimed one, as far as its sums with the cotangents show."""
     assert column.entries is not None
-    at, columns, weights = projections.block.of.coordinates, arrangement.columns, projections.weights
-    entries, bars = column.entries.value[at], column.entries.bar[at]
-    entries = entries if arrangement.rows is None else entries[arrangement.rows]
+    rows, columns, entries = arrangement.rows, arrangement.columns, column.entries.value
+    entries = entries[projections.block.of.coordinates]
+    entries = entries if rows is None else entries[rows]
     position = column.position if columns is None else int((columns == column.position).nonzero())
-    claimed = projections.gradients[:, position].tolist()
-    allowed = float(BAR_FACTOR * weights.abs().max() * bars.sum() + _SAME * column.numeric.value.abs().max())
-    return all(abs(claim - float(one @ entries)) <= allowed for claim, one in zip(claimed, weights, strict=True))
+    sums = zip(projections.gradients[:, position].tolist(), projections.weights, strict=True)
+    return all(abs(claim - float(weights @ entries)) <= allowed for claim, weights in sums)
 
 
 def _transposed_jacobian(projections: RandomProjections) -> Diagnosis | None:

@@ -18,8 +18,8 @@ from gradverify.diagnosis.projections.sums import RandomProjections, SampledLine
 from gradverify.evidence import Diagnosis, WrongBlock
 
 SINGLE_ELEMENTS = "single-elements"
-MAX_WRONG = 3  # wrong entries, or wrong elements, at most
-RIGHT_PER_WRONG = 3  # right ones required per wrong one; beside a single wrong entry, one is enough
+_MAX_WRONG = 3  # wrong entries, or wrong elements, at most
+_RIGHT_PER_WRONG = 3  # right ones required per wrong one; beside a single wrong entry, one is enough
 _RIGHT_BESIDE_ONE = 2  # right elements required beside a single wrong element
 _MOSTLY = 0.9  # share of the nonzero entries of a wrong element that have to be wrong
 
@@ -44,7 +44,7 @@ def _few_wrong(seen: BlockEntries, axis: Axis, limit: int) -> Tensor | None:
     """
     nonzero, wrong = (seen.claimed != 0) | seen.nonzero, seen.wrong.any(axis.across)
     count, right = int(wrong.sum()), int((nonzero.any(axis.across) & ~wrong).sum())
-    if count > limit or right < (_RIGHT_BESIDE_ONE if count == 1 else RIGHT_PER_WRONG * count):
+    if count > limit or right < (_RIGHT_BESIDE_ONE if count == 1 else _RIGHT_PER_WRONG * count):
         return None
     mostly = int(seen.wrong.sum()) >= _MOSTLY * int((nonzero & broadcast_along(axis, wrong)).sum())
     return wrong if mostly else None
@@ -53,7 +53,7 @@ def _few_wrong(seen: BlockEntries, axis: Axis, limit: int) -> Tensor | None:
 def _wrong_entries(seen: BlockEntries) -> Diagnosis | None:
     count = int(seen.wrong.sum())
     right = int((seen.nonzero & ~seen.wrong).sum())
-    if count > MAX_WRONG or right < (1 if count == 1 else RIGHT_PER_WRONG * count):
+    if count > _MAX_WRONG or right < (1 if count == 1 else _RIGHT_PER_WRONG * count):
         return None
     return _listed_entries(seen.block, seen.wrong.nonzero().tolist())
 
@@ -67,7 +67,7 @@ def _listed_entries(site: WrongBlock, wrong: Sequence[Sequence[int]], bound: str
 
 def _wrong_elements(seen: BlockEntries, axis: Axis) -> Diagnosis | None:
     """Detect a few inputs with all entries wrong, or a few outputs with all entries wrong by one factor each."""
-    wrong = _few_wrong(seen, axis, MAX_WRONG)
+    wrong = _few_wrong(seen, axis, _MAX_WRONG)
     share = None if wrong is None else share_inside(seen, broadcast_along(axis, wrong))
     if wrong is None or share is None:
         return None
@@ -105,7 +105,7 @@ def one_element(projections: RandomProjections) -> Diagnosis | None:
 
 def few_elements(projections: RandomProjections) -> Diagnosis | None:
     """Diagnose an error in two or three inputs, or outputs, whose entries are wrong by one factor each."""
-    return _elements_in_sums(projections, range(2, MAX_WRONG + 1))
+    return _elements_in_sums(projections, range(2, _MAX_WRONG + 1))
 
 
 def one_entry(projections: RandomProjections) -> Diagnosis | None:
@@ -117,7 +117,7 @@ def few_entries(projections: RandomProjections) -> Diagnosis | None:
     """Diagnose an error in at most three entries: without them, the projections agree."""
     site, found = projections.block, projections.block.wrong_entries
     count = len(found.error)
-    if not 1 <= count <= MAX_WRONG or found.total != count:
+    if not 1 <= count <= _MAX_WRONG or found.total != count:
         return None
     error = (found.analytic - found.numeric).to(site.device)
     weights, displacements = projections.weights[:, found.output], projections.displacements[:, found.input]
@@ -136,7 +136,7 @@ def _along(projections: RandomProjections, axis: Axis, counts: range) -> Diagnos
     """Diagnose an error in so many elements of the input or output along one axis, beside others that are right."""
     found, block = projections.block.wrong_entries, block_along(projections.block, axis)
     places = (found.inputs if axis is Axis.INPUT else found.outputs).tolist()
-    if len(places) not in counts or total(block.shape) < (1 + RIGHT_PER_WRONG) * len(places):
+    if len(places) not in counts or total(block.shape) < (1 + _RIGHT_PER_WRONG) * len(places):
         return None
     found_lines = [line(projections, axis, place) for place in places]
     part = sums_over_lines(projections, axis, found_lines)

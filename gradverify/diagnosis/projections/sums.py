@@ -20,14 +20,13 @@ from gradverify.core.estimate.samples import BAR_FACTOR, Estimate
 from gradverify.core.model.coordinates import Block, total, zero_outside
 from gradverify.core.model.magnitudes import all_set, any_set
 from gradverify.core.strategy.random_sums import TERM_ROUNDING, best_slope, random_vectors, sums_of_slopes
-from gradverify.diagnosis.block.entries import CAP, CLOSE, BlockEntries, Pattern, Ratio, typical_ratio
+from gradverify.diagnosis.block.entries import CAP, CLOSE, ROUNDINGS, BlockEntries, Pattern, Ratio, typical_ratio
 from gradverify.diagnosis.block.relation import cotangents_in_words
 from gradverify.diagnosis.naming.variables import Axis, block_along
 from gradverify.evidence import LargeBlock
 
 _COTANGENTS = 4  # of each of the two kinds of weights
 _TANGENTS = 5  # with inputs weighted by their length scales; one more direction is weighted by their influence
-_ROUNDINGS = 10  # eps of backward's dtype: rounding of a sum, of the root sum of squares of its terms
 _RANDOM = 16  # sampled columns, and rows, that are chosen at random
 _KNOWN = 8  # sampled columns, and rows, that are known to be wrong
 _EVERY = slice(None)
@@ -166,7 +165,7 @@ def ask(sums: LargeBlock) -> RandomProjections:
     slopes = tuple(best_slope(measured, cotangents, *each) for each in zip(directions, drawn.slopes, strict=True))
     claimed, numeric = vjps @ directions.T, sums_of_slopes(cotangents, slopes)
     error = (claimed - numeric.value).nan_to_num(0.0).reshape(2, _COTANGENTS, -1)
-    size = (vjps.square() @ directions.T.square()).sqrt()
+    size = (vjps.square() @ directions.T.square()).sqrt()  # root sum of squares of the terms of each sum
     return RandomProjections(
         block=sums,
         cotangents=cotangents,
@@ -175,7 +174,7 @@ def ask(sums: LargeBlock) -> RandomProjections:
         slopes=slopes,
         claimed=claimed,
         numeric=numeric,
-        rounding=_ROUNDINGS * measured.sampled.eps * size + TERM_ROUNDING * vjps.abs() @ directions.T.abs(),
+        rounding=ROUNDINGS * measured.sampled.eps * size + TERM_ROUNDING * vjps.abs() @ directions.T.abs(),
         error_size=error.square().mean(1, keepdim=True).sqrt().expand_as(error).reshape(claimed.shape),
     )
 
