@@ -14,7 +14,7 @@ from gradverify.core.tuning import SMALL_PART
 from gradverify.diagnosis.block.entries import BlockEntries, Ratio, explained_share, ratio_of
 from gradverify.diagnosis.block.structure import axes_of, axis_masks, is_elementwise
 from gradverify.diagnosis.naming.constants import common_value, known_constant, measured_text, short_number
-from gradverify.diagnosis.naming.region import AxisMasks, Region, accepted_region
+from gradverify.diagnosis.naming.region import AxisMasks, Region
 from gradverify.diagnosis.naming.variables import Axis, broadcast_along
 from gradverify.diagnosis.naming.wording import diagnosed, first
 from gradverify.evidence import Diagnosis
@@ -38,7 +38,7 @@ def confined_along_axis(entries: BlockEntries, axis: Axis, cause: str, regions: 
     coordinates = axis_masks(entries, axis)
     if int(coordinates.wrong.sum()) < 2 or not bool((coordinates.relevant & ~coordinates.wrong).any()):
         return None
-    region = accepted_region(regions(coordinates), coordinates.region_test)
+    region = coordinates.accepted(regions(coordinates))
     return None if region is None else _in_region(entries, coordinates, cause, region)
 
 

@@ -10,7 +10,7 @@ import torch
 from gradverify.diagnosis.block.entries import BlockEntries
 from gradverify.diagnosis.block.relation import confined_to_region
 from gradverify.diagnosis.block.structure import Slices, all_slices
-from gradverify.diagnosis.naming.region import AxisMasks, Region, accepted_region, chance, regions
+from gradverify.diagnosis.naming.region import AxisMasks, Region, chance, regions
 from gradverify.diagnosis.naming.variables import VariableKind
 from gradverify.evidence import Diagnosis
 
@@ -32,7 +32,7 @@ def regions_at_edges(group: AxisMasks) -> Iterator[Region]:
     candidates = group.variables
     own = [variable for variable in candidates if variable.kind is VariableKind.OWN]
     one_sided = (region for region in regions(group, own) if region.one_sided)
-    if accepted_region(one_sided, group.region_test) is not None:
+    if group.accepted(one_sided) is not None:
         return  # a branch explains them better: values sorted along a dimension make both fit
     if any(region.level for region in regions(group, candidates)):
         return  # so does one value that only the wrong coordinates have

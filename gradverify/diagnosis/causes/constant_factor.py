@@ -257,9 +257,8 @@ def _is_mask(tensor: Tensor) -> bool:
 
 def mean_for_sum_by_line(seen: BlockEntries) -> Diagnosis | None:
     """Detect entries divided or multiplied by the number of nonzero entries in their row or column."""
-    nonzero = seen.nonzero
     for axis in Axis:
-        counts = nonzero.sum(axis.across)
+        counts = seen.nonzero.sum(axis.across)
         occurring = counts[counts > 0]
         if not _counts_differ(occurring):
             continue

@@ -30,9 +30,11 @@ def missing_broadcast_sum(seen: BlockEntries) -> Diagnosis | None:
 def _kept(seen: BlockEntries) -> Iterator[tuple[Tensor, str]]:
     """Yield masks of the entries that backward may keep, which broadcast to (m, n), and the explanations."""
     of, nonzero = seen.block.of, seen.nonzero
-    indices = [index_along(of.shape, dimension, seen.block.device) for dimension in range(len(of.shape))]
-    entered = [any_in_slice(nonzero, of.shape, dimension) for dimension in range(len(of.shape))]  # (slices, n) each
-    for dimension, (index, slices) in enumerate(zip(indices, entered, strict=True)):
+    entered = [  # per dimension, the index of each output (m,), and the slices that each input enters (slices, n)
+        (index_along(of.shape, dimension, seen.block.device), any_in_slice(nonzero, of.shape, dimension))
+        for dimension in range(len(of.shape))
+    ]
+    for dimension, (index, slices) in enumerate(entered):
         used = torch.unique(index[(seen.claimed != 0).any(1)]).tolist()
         counts = slices.sum(0)
         if len(used) == 1 and int((counts > 1).sum()) >= _MIN_SHARED * int((counts > 0).sum()):
@@ -42,7 +44,7 @@ def _kept(seen: BlockEntries) -> Iterator[tuple[Tensor, str]]:
     for kept, word in _first_and_last(nonzero):
         if kept.shape[0] != kept.shape[1] or not is_diagonal(kept):  # only the diagonal: a missing term
             yield kept, f"{gets} {word} output {missing}"
-    for dimension, (index, slices) in enumerate(zip(indices, entered, strict=True)):
+    for dimension, (index, slices) in enumerate(entered):
         counts = slices.sum(0)
         count = int(counts.max())
         if count > 1 and bool((counts[counts > 0] == count).all()):  # all inputs enter equally many

@@ -18,7 +18,7 @@ from gradverify.diagnosis.block.structure import (
     is_triangle_or_diagonal,
 )
 from gradverify.diagnosis.causes.single_elements import is_confined_to_one_input
-from gradverify.diagnosis.naming.region import AxisMasks, Region, accepted_region, regions
+from gradverify.diagnosis.naming.region import AxisMasks, Region, regions
 from gradverify.diagnosis.naming.variables import Axis, broadcast_along, is_sorted
 from gradverify.evidence import Diagnosis
 
@@ -66,7 +66,7 @@ def _two_wrong_branches(seen: BlockEntries) -> Diagnosis | None:
             return None
         sided = group_of(seen, Axis.INPUT, side, inputs.relevant, marks=partial(_has_factor, inner.value))
         one_sided = (region for region in regions_by_value(sided) if region.one_sided)
-        region = accepted_region(one_sided, sided.region_test)
+        region = sided.accepted(one_sided)
         if region is not None:
             return _explained(seen, inside, region, inner, outer)
     return None

@@ -79,6 +79,24 @@ class AxisMasks:
         """Return the chance that as many random relevant coordinates would be one of `families` given sets."""
         return chance(families, int(self.relevant.sum()), int(self.wrong.sum()))
 
+    def accepted(self, regions: Iterable[Region]) -> Region | None:
+        """Return the first region that passes the test, or else the best of those that are not ruled out.
+
+        Two kinds of regions need no test: regions of positions, and a single region that is hardly a coincidence. A
+        failed test rules a region out unless its chance is small. Of the remaining ones, the first with anchored
+        thresholds is returned, or else the first; None if there is none.
+        """
+        candidates = list(regions)
+        remaining: list[Region] = []
+        for region in candidates:
+            sure = region.membership is None or (region.chance <= _SURE and len(candidates) == 1)
+            passes = True if sure else self.region_test and self.region_test(region)
+            if passes:
+                return region
+            if passes is None or region.chance <= _SURE:
+                remaining.append(region)
+        return next((region for region in remaining if region.anchored), remaining[0] if remaining else None)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Split:
@@ -225,29 +243,10 @@ def _simplest(low: float, high: float) -> float:
     return high
 
 
-def accepted_region(regions: Iterable[Region], follows: Follows | None) -> Region | None:
-    """Return the first region that passes the test `follows`, or else the best of those that are not ruled out.
-
-    Two kinds of regions need no test: regions of positions, and a single region that is hardly a coincidence. A failed
-    test rules a region out unless its chance is small. Of the remaining ones, the first with anchored thresholds is
-    returned, or else the first; None if there is none.
-    """
-    candidates = list(regions)
-    remaining: list[Region] = []
-    for region in candidates:
-        sure = region.membership is None or (region.chance <= _SURE and len(candidates) == 1)
-        passes = True if sure else follows and follows(region)
-        if passes:
-            return region
-        if passes is None or region.chance <= _SURE:
-            remaining.append(region)
-    return next((region for region in remaining if region.anchored), remaining[0] if remaining else None)
-
-
 def region_text(group: AxisMasks) -> str:
     """Return the text of the region that contains the wrong but no other relevant coordinates, "" if there is none."""
     credible = (region for region in regions(group, group.variables) if region.anchored or region.chance <= _CREDIBLE)
-    region = accepted_region(credible, group.region_test)
+    region = group.accepted(credible)
     return "" if region is None else region.text
 
 

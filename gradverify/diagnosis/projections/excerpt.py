@@ -80,8 +80,8 @@ def excerpts(sums: LargeBlock, count: int, most: int) -> Iterator[Problem]:
     for number in range(count):
         kept = [_picked(sums, cut.frame, dimension, size, generator) for dimension, size in enumerate(cut.sizes)]
         if number % 2:
-            short = [size < whole for size, whole in zip(cut.sizes, cut.frame.shape, strict=True)]
-            kept = [places.flip(0) if cut_off else places for places, cut_off in zip(kept, short, strict=True)]
+            pairs = zip(kept, cut.frame.shape, strict=True)
+            kept = [places.flip(0) if len(places) < size else places for places, size in pairs]
         yield _excerpt(sums, cut, tuple(kept))
 
 
@@ -117,9 +117,8 @@ def _cuttable(cut: _Cut) -> set[int]:
     cut_dimensions = {dimension for along in cut.along for dimension in along if dimension is not None}
     candidates = {dimension for dimension in cut_dimensions if cut.sizes[dimension] > _LEAST}
     alike = [along for shape, along in zip(cut.shapes, cut.along, strict=True) if shape == cut.frame.shape]
-    return {
-        dimension for dimension in candidates if all(along[dimension] == dimension for along in alike)
-    } or candidates
+    preferred = {each for each in candidates if all(along[each] == each for along in alike)}
+    return preferred or candidates
 
 
 def _links(sums: LargeBlock) -> list[InputOutputPattern]:
