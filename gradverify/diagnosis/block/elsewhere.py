@@ -1,7 +1,7 @@
 """A block at another point: with its input elsewhere, or with the entries of its input permuted.
 
-The last tells whether wrong coordinates depend on the values of the input or on the position. If a branch is wrong, the
-wrong entries follow the values; at an edge of a tensor, or at a step of a recurrence, they stay at their positions.
+The latter tells whether wrong coordinates depend on the values of the input or on the position. If a branch is wrong,
+the wrong entries follow the values; at an edge of a tensor, or at a step of a recurrence, they stay at their positions.
 With few coordinates, both descriptions may fit by coincidence. So the entries of the input are permuted, both Jacobians
 are computed again, and a region of values has to contain the wrong coordinates there too.
 """
