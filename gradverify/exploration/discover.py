@@ -7,7 +7,16 @@ from dataclasses import replace
 from gradverify.case import Case
 from gradverify.checks.contract import check as contract
 from gradverify.deadline import OutOfTime
-from gradverify.exploration.attempt import Attempt, attempt, codes, confirmed, entries, failing_like, suspect_like
+from gradverify.exploration.attempt import (
+    SUMMED,
+    Attempt,
+    attempt,
+    codes,
+    confirmed,
+    entries,
+    failing_like,
+    suspect_like,
+)
 from gradverify.exploration.change import Base, Change
 from gradverify.exploration.inputs import tensor_at, tensor_inputs
 from gradverify.exploration.shrink import differences, shrink, with_smaller_sizes
@@ -39,7 +48,7 @@ def failure(base: Base, number: int, change: Change, found: Attempt) -> Discover
     wanted = frozenset(each.code for each in wrong if each.code != _NO_GRADIENT or each.wrt not in new)
     if found.check == contract.NAME:
         as_written = base.tools.check(base.case, base.tools.build(base.case), contract.NAME)
-        wanted -= codes(as_written)
+        wanted -= codes(as_written) | {SUMMED}
         if not wanted:
             return None
     if not wanted:

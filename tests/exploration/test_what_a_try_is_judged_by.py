@@ -160,3 +160,20 @@ def test_size_of_one_that_forward_broadcasts_is_tried() -> None:
     assert gradverify.explore(wrong, (points(3), points(3)), budget=40).failures == ()  # autograd sums its gradient
     found = gradverify.explore(Product, (points(3), points(3)), budget=40)
     assert codes(found) == {"GV101"}
+
+
+class Shifted(torch.autograd.Function):
+    """Adds a row to a matrix; autograd sums the gradient of the row."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, row: Tensor, negative: bool) -> Tensor:
+        ctx.sign = -1.0 if negative else 1.0
+        return x + row * ctx.sign
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        return grad, grad * ctx.sign, None
+
+
+def test_gradient_that_autograd_sums_is_no_discovery() -> None:
+    assert gradverify.explore(Shifted, (points(3, 4), points(3, 4), False), budget=200).failures == ()
