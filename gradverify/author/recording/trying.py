@@ -27,7 +27,7 @@ _TIMEOUT = 20.0  # seconds for one try
 _SHORT = 5.0  # seconds for a try at recorded sizes; a case that takes longer gets more time than others
 _EVALUATIONS = 20  # in a Jacobian too large to write down
 _MOST_TRIES = 24  # of small cases of one group
-_NOT_LOADED = "GV901"
+_NOT_LOADED, _REJECTED = "GV901", "GV312"
 _USEFUL = (Verdict.PASS, Verdict.FAIL)
 
 
@@ -104,15 +104,18 @@ def _try_all(
     def judge(number: int, result: CaseResult | str) -> None:
         search = searches[number]
         plan = proposed[id(search)]
-        if isinstance(result, CaseResult) and result.verdict in (*_USEFUL, Verdict.SKIP):
-            search.chosen = plan
-        elif isinstance(result, CaseResult) and result.verdict is Verdict.INCONCLUSIVE and not _is_late(result):
-            search.second = search.second or plan
-        else:
-            why = result if isinstance(result, str) else _why(result)
-            search.reason = search.reason or why
-            if isinstance(result, str) or why.startswith(_NOT_LOADED):  # so it is at other sizes too
-                search.plans = iter(())
+        if isinstance(result, CaseResult):
+            rejected = _is_rejected(result)
+            if not rejected and result.verdict in (*_USEFUL, Verdict.SKIP):
+                search.chosen = plan
+                return
+            if rejected or (result.verdict is Verdict.INCONCLUSIVE and not _is_late(result)):
+                search.second = search.second or plan
+                return
+        why = result if isinstance(result, str) else _why(result)
+        search.reason = search.reason or why
+        if isinstance(result, str) or why.startswith(_NOT_LOADED):  # so it is at other sizes too
+            search.plans = iter(())
 
     _run(texts, judge, engine)
 
@@ -180,6 +183,11 @@ def _run(
 def _is_compared(check: CheckResult) -> bool:
     """True if a check compared with torch's own derivative, since no reference is given."""
     return check.check == _REFERENCE and check.verdict in _USEFUL
+
+
+def _is_rejected(result: CaseResult) -> bool:
+    """True if autograd rejects what backward returns: forward may take sizes that were not meant."""
+    return any(finding.code == _REJECTED for check in result.checks for finding in check.findings)
 
 
 def _is_late(result: CaseResult) -> bool:

@@ -92,6 +92,22 @@ class Grouped(torch.autograd.Function):
         return grad[..., None].expand(n, grad.shape[1], d // grad.shape[1]).reshape(n, d), None
 
 
+class Gated(torch.autograd.Function):
+    """One half of each row times the other: an odd size is not refused where one half is of size 1."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        one, other = x.chunk(2, -1)
+        return one * other
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        one, other = x.chunk(2, -1)
+        return torch.cat([grad * other, grad * one], -1)
+
+
 class Segments(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, ends):

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from gradverify.formula import evaluate, parse
 from tests.author.recording.making import OPS, ROOT, Ran, record, run, run_here
 from tests.lent import Commands
 
@@ -77,6 +78,7 @@ def main():
     Spread.apply(real(1, 50), torch.Size([70, 50]), torch.float32)
     Configured.apply(real(4), object())
     Grouped.apply(real(64, 32), 8)
+    Gated.apply(real(2, 9, 64))
     Segments.apply(real(20, 4), torch.tensor([3, 9, 20]))
     torch.ops.here.half(real(40))
     twice(real(9), 2.5)
@@ -147,9 +149,9 @@ def test_the_command_says_what_it_says_without(commands: Commands, capfd: pytest
 def test_files_are_named_after_modules_and_functions(recorded: Ran) -> None:
     assert recorded.code == 0, recorded.err
     files = sorted(str(path.relative_to(recorded.folder / "specs")) for path in recorded.folder.rglob("*.yaml"))
-    names = ("Configured", "Grouped", "Join", "Lookup", "Power", "Segments", "Spread", "total", "twice")
+    names = ("Configured", "Gated", "Grouped", "Join", "Lookup", "Power", "Segments", "Spread", "total", "twice")
     assert files == [*(f"ops/{name}.yaml" for name in names), "train/Here.yaml", "train/half.yaml"]
-    assert "recorded 18 calls of 11 Functions, specs in specs\n" in recorded.err
+    assert "recorded 19 calls of 12 Functions, specs in specs\n" in recorded.err
     assert "    draft: `options` is a object, which YAML has no word for\n" in recorded.err
 
 
@@ -182,6 +184,12 @@ def test_sizes_that_must_be_divisible_stay_so(recorded: Ran) -> None:
     assert grouped["inputs"]["groups"] == 8
     sizes = grouped["dims"]
     assert sizes["d"] % 8 == 0 and sizes["d"] < 32 and sizes["n"] < 64
+
+
+@of_one_recording
+def test_sizes_at_which_autograd_rejects_the_gradient_are_not_written(recorded: Ran) -> None:
+    (gated,) = recorded.spec("ops/Gated")
+    assert evaluate(parse(str(gated["inputs"]["x"]["shape"][-1])), gated["dims"]) % 2 == 0
 
 
 @of_one_recording
