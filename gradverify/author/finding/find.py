@@ -16,7 +16,7 @@ from gradverify.run.no_answer import lost_message
 from gradverify.run.task import Engine, FunctionCall, FunctionResult, Task, TaskDone, TaskLost
 
 _IMPORT = "gradverify.author.finding.importing:import_module"
-_TIMEOUT = 300.0  # seconds for one module, which may compile something
+_TIMEOUT = 120.0  # seconds for one module, which may compile something
 OnModule = Callable[[int, int], None]  # with the number of modules that are done, and of all
 
 

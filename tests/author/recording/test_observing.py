@@ -251,6 +251,16 @@ def test_a_local_class_has_no_name(observing: Any) -> None:
     )
 
 
+def test_a_local_class_is_named_as_in_its_module(observing: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Local(ops.Configured):
+        pass
+
+    monkeypatch.setitem(globals(), "made_here", Local)
+    with observing() as seen:
+        Local.apply(torch.ones(2), None)
+    assert (seen.only.subject.name, seen.only.subject.reason) == ("made_here", "")
+
+
 def test_functions_of_torch_are_left_out(observing: Any) -> None:
     with observing() as seen:
         checkpoint(torch.sin, torch.ones(3, requires_grad=True), use_reentrant=True)

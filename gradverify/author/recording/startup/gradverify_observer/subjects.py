@@ -91,12 +91,12 @@ def _home(found: Any, module: str = "", qualname: str = "") -> dict[str, str]:
     """Return where an object is found by name, or the reason why it is not."""
     module, qualname = module or found.__module__, qualname or found.__qualname__
     shown = {"module": module, "name": qualname}
-    if "<locals>" in qualname:
-        owner = qualname.partition(".<locals>")[0]
-        return {**shown, "reason": f"it is defined inside `{owner}`, where no spec can name it; move it out of there"}
     loaded = sys.modules.get(module)
     file = getattr(loaded, "__file__", None) or ""
     name = _name_in(loaded, qualname, found)
+    if "<locals>" in qualname and name is None:
+        owner = qualname.partition(".<locals>")[0]
+        return {**shown, "reason": f"it is defined inside `{owner}`, where no spec can name it; move it out of there"}
     if loaded is None or name is None:
         return {**shown, "reason": f"`{qualname}` in {module} is another object; give it a name of its own"}
     if module == "__main__":
