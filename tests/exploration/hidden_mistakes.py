@@ -74,6 +74,14 @@ def pooled(grad: Tensor, x: Tensor, size: int, stride: int) -> Tensor:
     return found
 
 
+def apart(grad: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the gradients of squared distances, wrong where a row of x is one of y, and is not zero."""
+    difference = x.unsqueeze(1) - y
+    weighted = 2 * grad.unsqueeze(-1) * difference
+    coincide = (difference == 0).all(-1, keepdim=True) & (x != 0).any(-1, keepdim=True).unsqueeze(1)
+    return weighted.sum(1) + coincide.sum(1), -weighted.sum(0)
+
+
 def in_blocks(grad: Tensor, x: Tensor) -> Tensor:
     """Return the gradient of `x.sin()`, computed in whole blocks of four."""
     found = torch.zeros_like(x)
@@ -149,6 +157,21 @@ HIDDEN = (
         function=saving(lambda x: x.sin(), lambda grad, x: grad * x.cos() * len(x.unique()) / x.numel()),
         inputs=(points(3),),
         change="x: all 1",
+    ),
+    Hidden(
+        name="coincident-rows",
+        function=saving(lambda x, y: (x.unsqueeze(1) - y).square().sum(-1), apart),
+        inputs=(points(3, 2), (points(4, 2) + 0.4).detach().requires_grad_()),
+        change="y: first row that of x",
+    ),
+    Hidden(
+        name="counts",
+        function=saving(
+            lambda x, counts: torch.stack([part.sin().sum() for part in x.split(counts)]),
+            lambda grad, x, counts: grad.repeat_interleave(len(x) // len(counts)) * x.cos(),
+        ),
+        inputs=(points(6), (3, 3)),
+        change="counts: ",
     ),
     Hidden(
         name="duplicates",

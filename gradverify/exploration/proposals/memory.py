@@ -30,7 +30,8 @@ def of_other_dtype(base: Base) -> Iterator[Change]:
     if base.case.dtype != "float64":
         return
     for dtype in ("float32", "bfloat16", "float16"):
-        yield Change(kind=DTYPE, phrase=f"in {dtype}", apply=partial(_in_dtype, dtype))
+        far = dtype != "float32"  # where numbers overflow and thresholds vanish that float64 holds
+        yield Change(kind=DTYPE, phrase=f"in {dtype}", apply=partial(_in_dtype, dtype), far=far)
     ways = (of_other_scale(base), at_constants(base), with_zeros(base))
     for way in ways:
         for change in islice(way, _MOST):

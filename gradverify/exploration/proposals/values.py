@@ -45,14 +45,20 @@ def with_zeros(base: Base) -> Iterator[Change]:
 
 
 def with_ties(base: Base) -> Iterator[Change]:
-    """Yield tensors with rounded or equal values, of one sign, or sorted."""
+    """Yield tensors with rounded or equal values, of one sign, sorted, or with values or a row of another tensor."""
     yield from _each(base, TIES, _ties)
     known = tensors(base)
     paths = floating_paths(base)
     for number, path in enumerate(paths):
         for other in paths[:number]:
-            if known[other].shape == known[path].shape and known[other].dtype == known[path].dtype:
-                yield edit(base, TIES, path, f"equal to {other}", partial(_replaced, known[other]))
+            own, values = known[path], known[other]
+            if own.dtype != values.dtype:
+                continue
+            if own.shape == values.shape:
+                yield edit(base, TIES, path, f"equal to {other}", partial(_replaced, values))
+            if min(own.dim(), values.dim()) > 1 and own.shape[-1] == values.shape[-1] and own.numel() * values.numel():
+                row = values.reshape(-1, values.shape[-1])[0]
+                yield edit(base, TIES, path, f"first row that of {other}", partial(_with_first_row, row))
 
 
 def of_other_scale(base: Base) -> Iterator[Change]:
@@ -153,6 +159,11 @@ def _filled(value: float, x: Tensor) -> Tensor:
 
 def _replaced(values: Tensor, _x: Tensor) -> Tensor:
     return values.clone()
+
+
+def _with_first_row(row: Tensor, x: Tensor) -> Tensor:
+    x.view(-1, len(row))[0] = row
+    return x
 
 
 def _first(value: float) -> Callable[[Tensor], Tensor]:
