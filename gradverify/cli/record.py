@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -11,6 +12,7 @@ from gradverify.cli.exits import UsageProblem
 from gradverify.cli.files import why_no_folder
 from gradverify.cli.terminal import complain, say_error
 from gradverify.report.safe import safe
+from gradverify.report.words import counted
 
 
 def record(
@@ -40,15 +42,21 @@ def record(
     return code
 
 
+def _say_trying(documents: int) -> None:
+    """Say on a terminal what takes the next seconds."""
+    if sys.stderr.isatty():
+        complain(f"trying {counted(documents, 'recorded spec')}; Ctrl-C writes the rest as drafts")
+
+
 def _write_specs(notes: Path, output: Path, source: str) -> None:
     """Write the specs and say so. Whatever goes wrong is told, and does not change the command's exit code."""
     try:
         from gradverify.author.recording.specs import specs_from_notes
         from gradverify.author.recording.wording import recorded_rows, with_prefix
 
-        recorded = specs_from_notes(notes, output, source)
+        recorded = specs_from_notes(notes, output, source, _say_trying)
         say_error(with_prefix([safe(row) for row in recorded_rows(recorded, output)]))
     except KeyboardInterrupt:
-        complain("interrupted while the specs were tried; nothing was written")
+        complain("interrupted while the specs were written")
     except Exception as error:
         complain(f"record: the specs could not be written: {type(error).__name__}: {error}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import date
@@ -45,13 +45,16 @@ class Recorded:
     files: tuple[SpecWritten, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
     lost: tuple[str, ...] = ()  # messages about what went wrong
-    is_interrupted: bool = False  # then nothing was written
+    is_interrupted: bool = False  # while the specs were tried
 
 
-def specs_from_notes(notes: Path, output: Path, source: str) -> Recorded:
+def specs_from_notes(
+    notes: Path, output: Path, source: str, on_trying: Callable[[int], None] = lambda _: None
+) -> Recorded:
     """Write specs for the calls that are noted in a folder; `source` says what was observed.
 
-    Every case is tried in a worker first. Raises ServerError if there can be no worker.
+    Every case is tried in a worker first; `on_trying` is called before that with the number of documents. Raises
+    ServerError if there can be no worker.
     """
     found = with_operators_named(read_notes(notes))
     groups = grouped(found.signatures)
@@ -67,13 +70,18 @@ def specs_from_notes(notes: Path, output: Path, source: str) -> Recorded:
         return Recorded(calls=calls, subjects=len(subjects), left_out=left_out, lost=lost)
     planned = _planned(groups.groups, output)
     folders = [_folder(output, group.subject) for group in groups.groups]
+    on_trying(len(planned))
     with closing(open_engine()) as engine:
-        plans = tried_plans(planned, folders, engine)
-    if plans is None:
-        lost = (*lost, "interrupted while the specs were tried; nothing was written")
-        return Recorded(calls=calls, subjects=len(subjects), left_out=left_out, lost=lost, is_interrupted=True)
+        plans, interrupted = tried_plans(planned, folders, engine)
     files, unwritten = _write_all(groups.groups, plans, output, source)
-    return Recorded(calls=calls, subjects=len(subjects), files=files, left_out=left_out, lost=(*lost, *unwritten))
+    return Recorded(
+        calls=calls,
+        subjects=len(subjects),
+        files=files,
+        left_out=left_out,
+        lost=(*lost, *unwritten),
+        is_interrupted=interrupted,
+    )
 
 
 def _failures(messages: Sequence[str]) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ _SHORT = 5.0  # seconds for a try at recorded sizes; a case that takes longer ge
 _EVALUATIONS = 20  # in a Jacobian too large to write down
 _MOST_TRIES = 24  # of small cases of one group
 _NOT_LOADED, _REJECTED = "GV901", "GV312"
+_NOT_TRIED = "not tried, since recording was interrupted; remove the file and record again"
 _USEFUL = (Verdict.PASS, Verdict.FAIL)
 
 
@@ -45,11 +46,12 @@ class _Search:
 
 def tried_plans(
     groups: Sequence[tuple[Group, Plan]], folders: Sequence[Path], engine: Engine
-) -> tuple[Plan, ...] | None:
-    """Return a plan for each group whose forward and backward run, a draft if there is none; None if interrupted.
+) -> tuple[tuple[Plan, ...], bool]:
+    """Return a plan for each group whose forward and backward run, a draft if there is none; and if it was interrupted.
 
-    `folders` are those that the documents are to be written into.
+    `folders` are those that the documents are to be written into. What was not tried before an interrupt is a draft.
     """
+    interrupted = False
     searches = [_search(group, plan) for group, plan in groups]
     try:
         while open_ones := [search for search in searches if search.chosen is None]:
@@ -60,8 +62,9 @@ def tried_plans(
                     search.chosen = search.second or as_draft(search.recorded, _reason(search))
         _drop_recorded_that_do_not_run(searches, folders, engine)
     except KeyboardInterrupt:
-        return None
-    return tuple(search.chosen or search.recorded for search in searches)
+        interrupted = True
+    plans = (search.chosen or search.second or as_draft(search.recorded, _NOT_TRIED) for search in searches)
+    return tuple(plans), interrupted
 
 
 def _search(group: Group, plan: Plan) -> _Search:

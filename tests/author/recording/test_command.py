@@ -356,6 +356,18 @@ def test_an_interrupt_reaches_the_command_and_its_calls_are_kept(project: Path) 
     assert "recorded 1 call of 1 Function, specs in specs\n" in err
 
 
+def test_what_was_not_tried_before_an_interrupt_is_a_draft(commands: Commands) -> None:
+    def interrupted(*_: object, **__: object) -> object:
+        raise KeyboardInterrupt
+
+    with_ops(commands.folder)
+    commands.patch.setattr("gradverify.author.recording.trying.run_cases", interrupted)
+    ran = run_here(commands, "record", "--", sys.executable, "-c", "import ops; ops.power(ops.real(3), 2)")
+    assert ran.code == 0
+    (power,) = ran.spec("ops/Power")
+    assert power["draft"].startswith("not tried, since recording was interrupted")
+
+
 def test_another_sitecustomize_still_runs(commands: Commands, capfd: pytest.CaptureFixture[str]) -> None:
     project = with_ops(commands.folder)
     (project / "custom").mkdir()
