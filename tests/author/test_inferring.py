@@ -255,6 +255,60 @@ def test_a_tensor_that_forward_writes_to_and_has_no_gradient_is_not_differentiat
     assert tensors == {"x": True, "gamma": True, "beta": True, "running_mean": False, "running_var": False}
 
 
+CONFIGURED = """
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from torch.autograd import Function
+
+
+class Reduction(Enum):
+    MEAN = "mean"
+    SUM = "sum"
+
+
+@dataclass
+class Options:
+    factor: float = 2.0
+
+
+@dataclass
+class Needy:
+    factor: float
+
+
+class Reduced(Function):
+    @staticmethod
+    def forward(ctx, x, reduction: Reduction, options: Options):
+        ctx.shape, ctx.scale = x.shape, options.factor / (len(x) if reduction is Reduction.MEAN else 1)
+        return x.sum(0) * ctx.scale
+
+    @staticmethod
+    def backward(ctx, g):
+        return g.expand(ctx.shape) * ctx.scale, None, None
+
+
+class Other(Function):
+    @staticmethod
+    def forward(ctx, x, needy: Needy):
+        return x * needy.factor
+"""
+
+
+def test_objects_are_made_from_an_annotated_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "configured_xyz.py").write_text(CONFIGURED, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    found, other = (
+        infer(Question(target=Target(module="configured_xyz", name=name, written=name), draw_key=name))
+        for name in ("Reduced", "Other")
+    )
+    assert not found.reason
+    assert found.inputs["reduction"] == {"factory": "configured_xyz:Reduction", "args": {"value": "mean"}}
+    assert found.inputs["options"] == {"factory": "configured_xyz:Options"}
+    assert other.reason.startswith("could not make needy")
+
+
 @pytest.mark.slow
 def test_shapes_that_are_broadcast_and_refused_are_not_inferred(module: Path) -> None:
     """With an x of one dimension, forward runs and backward does not: that says nothing of a right function.

@@ -26,6 +26,7 @@ class Subject:
     uses: Uses
     is_first: bool
     has_gradient: bool  # False if backward never returns one for it
+    made_by: Mapping[str, Any] | None = None  # the factory of an object of the annotated class, as a spec has it
 
     @property
     def name(self) -> str:
@@ -154,7 +155,7 @@ def _values(kind: Kind, subject: Subject, base: Shape, table: Mapping[str, int])
         Kind.DTYPE: [(0, {"dtype": "case"})],
         Kind.DEVICE: [(0, {"device": "case"})],
         Kind.NONE: [(0, None)],
-        Kind.OBJECT: [],
+        Kind.OBJECT: [] if subject.made_by is None else [(0, dict(subject.made_by))],
     }
     return whole[kind]
 

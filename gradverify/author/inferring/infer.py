@@ -13,6 +13,7 @@ import torch
 
 from gradverify.author.inferring.attempt import Tried, attempt
 from gradverify.author.inferring.choices import Subject, kinds_of
+from gradverify.author.inferring.factories import annotated_class, factory_of
 from gradverify.author.inferring.model import Inferred, Question, with_advice
 from gradverify.author.inferring.naming import shared_names, with_sizes
 from gradverify.author.inferring.roles import Kind
@@ -45,7 +46,7 @@ def infer(question: Question) -> Inferred:
 
 
 def _infer(question: Question, function: Any) -> Inferred:
-    subjects = _subjects(function)
+    subjects = _subjects(question, function)
     if subjects is None:
         return Inferred(inputs={}, reason="Python cannot tell what forward takes; say the inputs")
     if missing := unmakeable(subjects):
@@ -98,7 +99,7 @@ def _runs(question: Question, function: Any, inputs: Mapping[str, Any], dims: Ma
         return False
 
 
-def _subjects(function: Any) -> tuple[Subject, ...] | None:
+def _subjects(question: Question, function: Any) -> tuple[Subject, ...] | None:
     """Return the parameters of forward with what is known about them; None if Python has no signature for it."""
     parameters = forward_parameters(function)
     if parameters is None:
@@ -113,7 +114,14 @@ def _subjects(function: Any) -> tuple[Subject, ...] | None:
         backward = function.backward if function.backward is not base.backward else function.vjp
         never = undifferentiated(backward, len(names))
     return tuple(
-        Subject(parameter=each, uses=uses[each.name], is_first=number == 0, has_gradient=number not in never)
+        Subject(
+            parameter=each,
+            uses=uses[each.name],
+            is_first=number == 0,
+            has_gradient=number not in never,
+            # What a file defines has no name that a factory is imported by.
+            made_by=factory_of(annotated_class(function, each)) if question.target.file is None else None,
+        )
         for number, each in enumerate(wanted)
     )
 
@@ -126,7 +134,7 @@ def _drafted(subjects: Sequence[Subject]) -> dict[str, Any]:
             continue
         kind = next(iter(kinds_of(each)))
         inputs[each.name] = {
-            Kind.OBJECT: None,
+            Kind.OBJECT: each.made_by,
             Kind.TENSORS: [dict(_PLAIN_TENSOR)],
             Kind.FLOAT: 0.5,
             Kind.INT: 1,

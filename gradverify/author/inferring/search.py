@@ -97,7 +97,7 @@ def unmakeable(subjects: Sequence[Subject]) -> tuple[Subject, ...]:
     return tuple(
         each
         for each in subjects
-        if each.parameter.default is each.parameter.empty and set(kinds_of(each)) == {Kind.OBJECT}
+        if each.parameter.default is each.parameter.empty and set(kinds_of(each)) == {Kind.OBJECT} and not each.made_by
     )
 
 
