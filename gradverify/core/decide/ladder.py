@@ -15,15 +15,7 @@ from gradverify.core.decide.context import JudgingContext, of_column_groups
 from gradverify.core.decide.verdict import Code, Judged, Reason, copy_of, decide, put, replaced
 from gradverify.core.estimate.column_groups import members, value_of_column
 from gradverify.core.estimate.nonsmooth import LadderResult, classify_ladder
-from gradverify.core.estimate.samples import (
-    BAR_FACTOR,
-    NOISE_FACTOR,
-    Estimate,
-    Samples,
-    joined,
-    of_rows,
-    of_steps,
-)
+from gradverify.core.estimate.samples import BAR_FACTOR, NOISE_FACTOR, Estimate, Samples, joined, of_rows, of_steps
 from gradverify.core.estimate.smoothness import constant_half_width, stair_height
 from gradverify.core.estimate.stencil import sample
 from gradverify.core.estimate.tableau import coarse_steps, every_second, fine_steps, halving_steps

@@ -15,13 +15,7 @@ from torch import Tensor
 
 from gradverify.core.decide.compare import SIGNIFICANT
 from gradverify.core.decide.context import JudgingContext
-from gradverify.core.decide.directional import (
-    DISTANCE,
-    RANKS,
-    STEP,
-    at_ranks,
-    directional_derivatives_at,
-)
+from gradverify.core.decide.directional import DISTANCE, RANKS, STEP, at_ranks, directional_derivatives_at
 from gradverify.core.decide.verdict import Code, Judged, Reason, decide
 from gradverify.core.estimate.column_groups import sum_by_column, value_of_column
 from gradverify.core.estimate.samples import BAR_FACTOR
@@ -92,10 +86,7 @@ def _examined(
             found &= high - low <= ALIKE * (near_high - near_low) / length
         at_kink |= found
     possible = not_examined & (~judged.kinked | at_kink.any(dim=0))  # others of the output have this explanation
-    rules = [
-        (accused & possible, Reason.POSSIBLE_OBLIQUE_KINK),
-        (at_kink, Reason.OBLIQUE_KINK),
-    ]
+    rules = [(accused & possible, Reason.POSSIBLE_OBLIQUE_KINK), (at_kink, Reason.OBLIQUE_KINK)]
     return decide(judged, rules), kinked
 
 

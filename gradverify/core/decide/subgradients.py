@@ -17,13 +17,7 @@ from torch import Tensor
 
 from gradverify.core.decide.compare import NEGLIGIBLE, SIGNIFICANT
 from gradverify.core.decide.context import JudgingContext, focused
-from gradverify.core.decide.directional import (
-    DISTANCE,
-    RANKS,
-    STEP,
-    at_ranks,
-    directional_derivatives_at,
-)
+from gradverify.core.decide.directional import DISTANCE, RANKS, STEP, at_ranks, directional_derivatives_at
 from gradverify.core.decide.verdict import Code, Judged, Parts, Reason, decide
 from gradverify.core.estimate.column_groups import disjoint_rows, spread_to_entries
 from gradverify.core.estimate.samples import BAR_FACTOR

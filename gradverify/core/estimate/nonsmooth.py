@@ -31,13 +31,7 @@ from gradverify.core.estimate.smoothness import (
     rounding_jump,
     up_to_last_flagged,
 )
-from gradverify.core.estimate.tableau import (
-    COARSE,
-    HALVINGS,
-    accepted_interval,
-    central_tableau,
-    sides,
-)
+from gradverify.core.estimate.tableau import COARSE, HALVINGS, accepted_interval, central_tableau, sides
 from gradverify.core.forward.noise import Noise
 from gradverify.core.forward.sampler import Sampler
 from gradverify.core.model.magnitudes import TINY, any_set, finite_size, suffix_maximum

@@ -12,13 +12,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from gradverify.core.estimate.samples import (
-    BAR_FACTOR,
-    Estimate,
-    Samples,
-    Steps,
-    finite_to_finest,
-)
+from gradverify.core.estimate.samples import BAR_FACTOR, Estimate, Samples, Steps, finite_to_finest
 from gradverify.core.model.magnitudes import TINY, LengthScales, any_set, last_set, suffix_maximum, suffix_minimum
 from gradverify.core.tuning import CLEARLY_LESS, CONVINCING, SMALL_PART
 

@@ -41,11 +41,7 @@ from gradverify.core.forward.sampler import Sampler, restricted_to_outputs
 from gradverify.core.model.limits import FEW_INPUTS, SUBSET, portions
 from gradverify.core.model.magnitudes import any_set, finite_size
 from gradverify.core.strategy.columnwise import claims_match_vjps, compare_column_groups
-from gradverify.core.strategy.elementwise_sampling import (
-    EntrywiseSamples,
-    sample_elementwise,
-    sample_elementwise_again,
-)
+from gradverify.core.strategy.elementwise_sampling import EntrywiseSamples, sample_elementwise, sample_elementwise_again
 from gradverify.core.strategy.structure import Structure, elementwise_structure
 from gradverify.core.tuning import LAST_DIGITS
 

@@ -71,10 +71,7 @@ def sample_elementwise_again(sampled: Sampler, step: Tensor, places: Tensor, out
     differences = uninitialised_rows(count * (1 + len(PLACES)), sampled.value).view(-1, count, len(outputs))
     _sample(sampled, (places, *step.new_tensor(PLACES)), step, point, differences)
     return EntrywiseSamples(
-        step=step.view(count, -1)[:, outputs],
-        samples=differences[1:],
-        places=places[outputs],
-        last=differences[0],
+        step=step.view(count, -1)[:, outputs], samples=differences[1:], places=places[outputs], last=differences[0]
     )
 
 
@@ -104,11 +101,7 @@ def _sample(
 
 
 def _sampled_at_once(
-    sampled: Sampler,
-    fractions: Sequence[Tensor],
-    step: Tensor,
-    into: Tensor,
-    known: tuple[Tensor, Tensor] | None,
+    sampled: Sampler, fractions: Sequence[Tensor], step: Tensor, into: Tensor, known: tuple[Tensor, Tensor] | None
 ) -> bool:
     """Do the same in one call; return False if the points cannot be stacked.
 

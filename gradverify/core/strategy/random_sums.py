@@ -21,14 +21,7 @@ from gradverify.core.forward.sampler import Sampler, magnitudes
 from gradverify.core.model.coordinates import Block, zero_outside
 from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.magnitudes import TINY, all_set, any_set, finite_size, largest_in_tensor, scales
-from gradverify.core.tuning import (
-    ALIKE,
-    INPUT_EPS,
-    NEARBY_POINTS,
-    RESULT_UNITS,
-    SEVERAL,
-    SMALL_PART,
-)
+from gradverify.core.tuning import ALIKE, INPUT_EPS, NEARBY_POINTS, RESULT_UNITS, SEVERAL, SMALL_PART
 from gradverify.errors import EvaluationError
 
 _ROUNDING = 1e-12  # of the root sum of squares of the terms: rounding in backward

@@ -19,13 +19,7 @@ from gradverify.core.decide.screen import Look, Screened, joined_looks, of_group
 from gradverify.core.decide.verdict import replaced
 from gradverify.core.estimate.column_groups import spread_to_entries, value_of_column
 from gradverify.core.estimate.richardson import LARGEST_DEVIATION
-from gradverify.core.estimate.samples import (
-    NOISE_FACTOR,
-    Estimate,
-    Steps,
-    difference_noise,
-    input_rounding_noise,
-)
+from gradverify.core.estimate.samples import NOISE_FACTOR, Estimate, Steps, difference_noise, input_rounding_noise
 from gradverify.core.estimate.stencil import sample_one_step, sample_stencil, samples_of
 from gradverify.core.forward.batching import on_line
 from gradverify.core.forward.noise import Noise
