@@ -87,6 +87,16 @@ def test_claim_of_1e_17_for_zero_slope_passes() -> None:
     assert gradcheck(lambda x: function(x) + 1e-17 * x.sum().detach(), double([1.0, 2.0])).verdict is Verdict.PASS
 
 
+@pytest.mark.parametrize("count", [2, 40])
+def test_enormous_claim_does_not_widen_the_error_bar(count: int) -> None:
+    points = torch.linspace(0.3, 2.0, count, dtype=torch.float64).tolist()
+    wrong = gradcheck(claimed(torch.sin, lambda x: torch.cos(x) + 1e200 * (x == x[0]).to(x.dtype)), double(points))
+    (element,) = wrong.findings[0].elements
+    assert (wrong.verdict, wrong.mismatched) == (Verdict.FAIL, 1)
+    assert element.numeric == pytest.approx(math.cos(points[0]))
+    assert element.error_bar < 1e-9
+
+
 def test_error_of_twice_the_detection_limit_is_found() -> None:
     points = [0.3, 1.7, -2.0]
     limit = gradcheck(claimed(torch.sin, torch.cos), double(points)).detection_limit

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -37,11 +38,7 @@ def screen(context: JudgingContext, stencil: Stencil) -> Screened:
     claimed = context.claimed if every else context.claimed[stencil.chosen]
     allowance = of_column_groups(context.allowance, stencil.chosen)
 
-    def estimate_of(rows: slice) -> tuple[Estimate, Tensor]:
-        slope = claimed[rows].abs().nan_to_num_(0.0, 0.0)  # a claim that is not finite does not spoil the bar
-        return _estimate(context, stencil, slope, rows)
-
-    return screened_by_rows(claimed, allowance, estimate_of)
+    return screened_by_rows(claimed, allowance, partial(_estimate, context, stencil))
 
 
 def screened_by_rows(
@@ -81,11 +78,11 @@ def screened(claimed: Tensor, allowance: EntryTolerance, estimate: Estimate, ben
     return Screened(judged=judged, bends=bends, doubt=in_doubt(judged, bends, claimed.abs(), allowance))
 
 
-def _estimate(context: JudgingContext, stencil: Stencil, slope: Tensor, rows: slice) -> tuple[Estimate, Tensor]:
+def _estimate(context: JudgingContext, stencil: Stencil, rows: slice) -> tuple[Estimate, Tensor]:
     """Return the derivatives, and a mask of entries where the function bends as no smooth one does; (C, m).
 
     In float64 the steps are exact fractions of the largest, and one polynomial goes through all samples. Other dtypes
-    round the steps, so each difference is divided by its own. `slope` (C, m) is the magnitude of the claims.
+    round the steps, so each difference is divided by its own.
     """
     sampled, noise = context.sampled, context.noise
     if not is_double(sampled):
@@ -95,5 +92,5 @@ def _estimate(context: JudgingContext, stencil: Stencil, slope: Tensor, rows: sl
         return estimate, bends_in_first_look(sampled, samples, level).logical_or_(estimate.bar == torch.inf)
     step = first_steps(sampled, stencil, rows)
     series = richardson.polynomial_through(stencil.values[:, rows] - sampled.value)
-    error = richardson.error_of_samples(series, noise.level, noise.relative_level, step, slope)
+    error = richardson.error_of_samples(series, noise.level, noise.relative_level)
     return richardson.slope_of(series, step, error), richardson.bends_sharply(sampled, series, error)

@@ -85,18 +85,16 @@ def polynomial_through(samples: Tensor) -> StencilPolynomial:
     return StencilPolynomial(coefficients=terms[:-2], shift=terms[-2])
 
 
-def error_of_samples(
-    series: StencilPolynomial, level: Tensor, relative_level: Tensor, step: Tensor, slope: Tensor
-) -> Tensor:
+def error_of_samples(series: StencilPolynomial, level: Tensor, relative_level: Tensor) -> Tensor:
     """Return a bound on the error of the samples, (m,): noise of the outputs, and rounding of the positions.
 
     `level` is the noise at the point and `relative_level` that per unit of an output's size, since samples may be
-    larger than the output at the point. `slope` is the magnitude of the derivative, `step` the largest step.
+    larger than the output at the point.
     """
     first, second = series.coefficients[:2].abs()
-    noise = torch.addcmul(level, first.add_(second), relative_level)
+    noise = torch.addcmul(level, first + second, relative_level)
     # A coordinate is at most step / FIRST, and is rounded to half an eps of it.
-    return noise.addcmul_(step, slope, value=torch.finfo(torch.float64).eps / 2 / FIRST)
+    return noise.add_(first, alpha=torch.finfo(torch.float64).eps / 2 / FIRST)
 
 
 def slope_of(series: StencilPolynomial, step: Tensor, error: Tensor) -> Estimate:

@@ -132,7 +132,7 @@ def _screened(function: _Elementwise, samples: EntrywiseSamples, suspicious: Ten
     claimed, size = function.claimed, function.claimed.abs()
     series, relative_noise = richardson.polynomial_through(samples.samples), size.new_full((), function.noise)
     noise = function.sampled.value.abs().mul_(relative_noise)
-    error = richardson.error_of_samples(series, noise, relative_noise, samples.step, size)
+    error = richardson.error_of_samples(series, noise, relative_noise)
     estimate = richardson.slope_of(series, samples.step, error)
     deviation = richardson.forecast(series, samples.places).sub_(samples.last).abs_().div_(error)
     found = None if suspicious is not None else _all_matching(function, estimate, deviation, size)
