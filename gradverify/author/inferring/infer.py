@@ -149,7 +149,8 @@ def _cannot_make(missing: Sequence[Subject]) -> str:
     reads = sorted(frozenset().union(*(each.uses.foreign for each in missing)))
     annotated = next((each.parameter.annotation for each in missing if not each.uses.foreign), "")
     kind = getattr(annotated, "__name__", str(annotated))
-    why = f"forward reads its {'attribute' if len(reads) == 1 else 'attributes'} {', '.join(reads)}" if reads else kind
+    attributes = f"{'attribute' if len(reads) == 1 else 'attributes'} {', '.join(reads)}"
+    why = f"forward reads its {attributes}" if reads else f"it is annotated as {kind}"
     return f"could not make {names}: {why}; name a `factory` that makes it"
 
 
