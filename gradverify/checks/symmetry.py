@@ -15,7 +15,7 @@ from gradverify.core.forward.repeatable import Repeatable
 from gradverify.core.forward.sampler import Sampler
 from gradverify.core.jacobians import Investigation
 from gradverify.core.model.generators import random_magnitudes_from
-from gradverify.core.model.limits import weighted_sums
+from gradverify.core.model.magnitudes import weighted_sums
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding, Verdict
 

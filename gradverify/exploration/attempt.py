@@ -16,7 +16,6 @@ from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import record, vjp_problem
 from gradverify.errors import EvaluationError
 from gradverify.exploration.change import Base, Rule
-from gradverify.exploration.inputs import plain_inputs
 from gradverify.exploration.judge import Judged, Outcome, judge
 from gradverify.exploration.legal import why_not
 from gradverify.exploration.slices import is_well_conditioned, uses_matrices
@@ -37,8 +36,8 @@ class Attempt:
     check: str  # the check that looks closer
 
 
-def attempt(base: Base, case: Case, rules: Sequence[Rule] = ()) -> Attempt:
-    """Build and judge a changed case. Raises OutOfTime."""
+def attempt(base: Base, case: Case, rules: Sequence[Rule] = (), *, by_contract: bool = False) -> Attempt:
+    """Build and judge a changed case: by the contract too if asked, or if backward overwrites. Raises OutOfTime."""
     check = checks_of(base.case)[0]
     try:
         problem = replace(base.tools.build(case), deadline=base.deadline)
@@ -53,8 +52,8 @@ def attempt(base: Base, case: Case, rules: Sequence[Rule] = ()) -> Attempt:
     for name in checks_of(base.case):
         if name == gradgradcheck.NAME and not judged.is_smooth:
             continue  # backward jumps at a kink: it has no derivative there
-        if name == contract.NAME and not (judged.overwrites or _is_other_way(base.case, case)):
-            break
+        if name == contract.NAME and not (by_contract or (judged.overwrites and not base.overwrites)):
+            continue
         found = _judge(base, name, case, problem)
         judged = replace(
             found,
@@ -116,11 +115,14 @@ def _judge(base: Base, check: str, case: Case, problem: Problem) -> Judged:
     return judge(problem, case.seed, base.watching)
 
 
-def _is_other_way(written: Case, case: Case) -> bool:
-    """True if a flag, a text or None differs from the inputs as written: other code may run."""
-    before, after = plain_inputs(written, {}), plain_inputs(case, {})
-    values = [(before.get(name), value) for name, value in after.items()]
-    return any(old != new and isinstance(new, bool | str | None) for old, new in values) or len(before) > len(after)
+def broken_as_written(base: Base) -> frozenset[str]:
+    """Return the codes of what the contract finds at the inputs as written."""
+    try:
+        return codes(base.tools.check(base.case, base.tools.build(base.case), contract.NAME))
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # of the user's factories
+        return frozenset()
 
 
 def _by_contract(base: Base, case: Case, problem: Problem) -> Judged:
@@ -168,7 +170,7 @@ def suspect_like(base: Base, check: str) -> Fails:
     """Return a function that tells whether a case seems wrong to the check."""
 
     def fails(case: Case) -> bool:
-        found = attempt(base, case)
+        found = attempt(base, case, by_contract=check == contract.NAME)
         return found.judged.outcome is Outcome.SUSPECT and found.check == check
 
     return fails
@@ -178,7 +180,7 @@ def failing_like(base: Base, wanted: frozenset[str], check: str) -> Fails:
     """Return a function that tells whether a case fails the check with one of the codes wanted."""
 
     def fails(case: Case) -> bool:
-        found = attempt(base, case)
+        found = attempt(base, case, by_contract=check == contract.NAME)
         if found.judged.outcome is not Outcome.SUSPECT or found.check != check:
             return False
         result = confirmed(base, found)

@@ -44,6 +44,8 @@ class Base:
     seen: Seen = field(default_factory=Seen)
     deadline: Deadline | None = None  # user code is not called after it
     watching: Watching = plainly  # runs a forward and backward of a try
+    overwrites: bool = False  # True if backward changes its cotangent at the inputs as written
+    broken: Callable[[], frozenset[str]] = frozenset  # codes of what the contract finds there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +58,7 @@ class Change:
     names: tuple[str, ...] = ()  # the inputs that it changes
     rules: tuple[Rule, ...] = ()  # what forward has to be at the changed inputs, beside what the spec declares
     size: int | None = None  # the new size, if it changes one
+    other_code: bool = False  # True if a flag, a text or None changes, so that other code may run
     far: bool = False  # True if values are far outside the range of the ones written
 
 

@@ -11,7 +11,6 @@ from gradverify.exploration.attempt import (
     SUMMED,
     Attempt,
     attempt,
-    codes,
     confirmed,
     entries,
     failing_like,
@@ -23,6 +22,7 @@ from gradverify.exploration.shrink import differences, shrink, with_smaller_size
 from gradverify.result import CheckResult, Discovery, Grade, Verdict
 
 _NO_GRADIENT = "GV102"
+_OF_CONTRACT = ("GV3", "GV4", "GV5")
 _PLACE = "single-elements"  # a cause that says where, and not why
 _FEW = 2  # entries that a cause may explain by coincidence
 _MOST_ENTRIES = 10_000  # of a Jacobian that is judged entry by entry before it is made smaller
@@ -46,13 +46,12 @@ def failure(base: Base, number: int, change: Change, found: Attempt) -> Discover
     wrong = [finding for finding in result.findings if finding.verdict is Verdict.FAIL]
     new = tensor_inputs(found.case).keys() - tensor_inputs(base.case).keys()
     wanted = frozenset(each.code for each in wrong if each.code != _NO_GRADIENT or each.wrt not in new)
-    if found.check == contract.NAME:
-        as_written = base.tools.check(base.case, base.tools.build(base.case), contract.NAME)
-        wanted -= codes(as_written) | {SUMMED}
-        if not wanted:
-            return None
     if not wanted:
         return _question(base, number, change, found, wrong[0].message)
+    if any(code.startswith(_OF_CONTRACT) for code in wanted):
+        wanted -= base.broken() | {SUMMED}
+        if not wanted:
+            return None
     small = shrink(base, found.case, failing_like(base, wanted, found.check))
     wide = _diagnosed(base, found.case, found.check)
     shown = _diagnosed(base, small, found.check)
@@ -79,16 +78,22 @@ def _question(base: Base, number: int, change: Change, found: Attempt, message: 
 def is_same(one: Discovery, other: Discovery) -> bool:
     """Return True if two discoveries are one mistake.
 
-    They are at the same inputs, or name the same cause in the same block. Without a cause, the same input has changed,
-    and the same blocks are wrong.
+    They are at the same inputs, or name the same cause in the same block. If one has no cause, the same input has
+    changed, and the same blocks are wrong; but other texts and flags may show other mistakes.
     """
     if (one.inputs == other.inputs) if one.inputs else (one.changes == other.changes):
         return True
     causes, others = _causes(one), _causes(other)
-    if causes or others:
+    if causes and others:
         return causes == others
-    changed, too = (each.changes[0].partition(":")[0] for each in (one, other))
-    return bool(one.checks) and changed == too and _blocks(one) == _blocks(other)
+    says, also = (each.message.partition(", but ")[0] for each in (one, other))
+    return _changed(one) == _changed(other) and (_blocks(one) == _blocks(other) if one.checks else says == also)
+
+
+def _changed(found: Discovery) -> str:
+    """Return the name of what was changed, with the new value if that is no number and no tensor."""
+    name, _, new = found.changes[0].partition(": ")
+    return f"{name}: {new}" if new.partition(" (was ")[0].isalpha() else name
 
 
 def _affordable(base: Base, found: Attempt) -> Attempt:
@@ -148,5 +153,5 @@ def _causes(found: Discovery) -> set[tuple[str | None, ...]]:
         (finding.code, finding.cause, finding.of, finding.wrt)
         for check in found.checks
         for finding in check.findings
-        if finding.cause is not None or (check.check == contract.NAME and finding.verdict is Verdict.FAIL)
+        if finding.cause not in (None, _PLACE) or (check.check == contract.NAME and finding.verdict is Verdict.FAIL)
     }

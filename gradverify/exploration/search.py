@@ -6,6 +6,7 @@ import pickle
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from hashlib import blake2b
 from typing import Any
 
@@ -13,7 +14,7 @@ from gradverify.case import Case, Exploring, Trying
 from gradverify.checks import gradgradcheck
 from gradverify.checks.contract import check as contract
 from gradverify.deadline import OutOfTime, deadline_in
-from gradverify.exploration.attempt import Attempt, attempt, checks_of, looked_closer
+from gradverify.exploration.attempt import Attempt, attempt, broken_as_written, checks_of, looked_closer
 from gradverify.exploration.change import Base, Change, Watching
 from gradverify.exploration.discover import failure, is_same, question
 from gradverify.exploration.exercised.uncovered import uncovered
@@ -73,11 +74,12 @@ def explore(case: Case, tools: Tools, request: Exploring, on_try: OnTry) -> Expl
     """
     state = _Search(base=Base(case=case, tools=tools), budget=request.budget)
     state.base = replace(state.base, watching=_watching(state))
-    message, checks = _as_written(state.base)
+    message, checks, overwrites = _as_written(state.base)
     if not checks:
         return Exploration(tries=0, budget=request.budget, message=message)
     if checks != checks_of(case):
         state.base = replace(state.base, case=replace(case, checks=checks))
+    state.base = replace(state.base, overwrites=overwrites, broken=cache(partial(broken_as_written, state.base)))
     state.base = replace(state.base, seen=seen_in(case, tools.functions, state.watched))
     state.missing = bool(uncovered(state.watched, tools.functions))
     right = () if request.after is None else _go_on(state, request.after)
@@ -142,31 +144,35 @@ def _so_far(state: _Search) -> Exploration:
     )
 
 
-def _as_written(base: Base) -> tuple[str, tuple[str, ...]]:
-    """Return what is wrong at the inputs as written, "" if nothing is, and the checks that tries are judged by.
+def _as_written(base: Base) -> tuple[str, tuple[str, ...], bool]:
+    """Return what is wrong at the inputs as written, the checks that tries are judged by, and if backward overwrites.
 
-    There are none if the gradient is wrong already. A second derivative that is wrong, or that does not exist since
-    backward is differentiable once only, is left out.
+    There are no checks if the gradient is wrong already. A second derivative that is wrong, or that does not exist
+    since backward is differentiable once only, is left out. What the contract finds is no obstacle.
     """
     checks = checks_of(base.case)
     try:
         first = attempt(base, base.case)
-        if first.judged.outcome is Outcome.ILLEGAL:
-            return f"the inputs as written cannot be tried: {first.judged.message}", ()
-        if first.judged.outcome is Outcome.REFUSED:
-            return f"at the inputs as written, {first.judged.message}", ()
-        result = looked_closer(base, first) if first.judged.outcome is Outcome.SUSPECT else None
+        judged, overwrites = first.judged, first.judged.overwrites
+        if judged.outcome is Outcome.ILLEGAL:
+            return f"the inputs as written cannot be tried: {judged.message}", (), overwrites
+        if judged.outcome is Outcome.REFUSED:
+            return f"at the inputs as written, {judged.message}", (), overwrites
+        suspect = judged.outcome is Outcome.SUSPECT and first.check != contract.NAME
+        result = looked_closer(base, first) if suspect else None
     except OutOfTime as error:
-        return f"at the inputs as written, one forward and backward {error}", ()
-    verdict = None if result is None else result.verdict
-    if verdict not in (Verdict.FAIL, Verdict.SKIP):
-        return "", checks
+        return f"at the inputs as written, one forward and backward {error}", (), False
+    if result is None or result.verdict not in (Verdict.FAIL, Verdict.SKIP):
+        return "", checks, overwrites
     if first.check != gradgradcheck.NAME:
-        return ("the gradient is wrong at the inputs as written", ()) if verdict is Verdict.FAIL else ("", checks)
+        wrong = result.verdict is Verdict.FAIL
+        return ("the gradient is wrong at the inputs as written", (), overwrites) if wrong else ("", checks, overwrites)
     others = tuple(check for check in checks if check != gradgradcheck.NAME)
-    others = () if others == (contract.NAME,) else others  # which compares no numbers
-    wrong = "the second derivative is wrong at the inputs as written" + (", and was left out" if others else "")
-    return wrong if verdict is Verdict.FAIL else "", others
+    if others in ((), (contract.NAME,)):  # which compares no numbers
+        why = "is wrong" if result.verdict is Verdict.FAIL else "does not exist"
+        return f"the second derivative {why} at the inputs as written", (), overwrites
+    left_out = "the second derivative is wrong at the inputs as written, and was left out"
+    return left_out if result.verdict is Verdict.FAIL else "", others, overwrites
 
 
 def _all_changes(state: _Search) -> Iterator[Change]:
@@ -204,7 +210,7 @@ def _try(state: _Search, change: Change, candidate: Case) -> bool:
     """Try a changed case and note what comes of it; return True if it is legal, and the check finds nothing wrong."""
     state.base = replace(state.base, deadline=deadline_in(_SHARE * state.base.case.timeout))
     try:
-        found = attempt(state.base, candidate, change.rules)
+        found = attempt(state.base, candidate, change.rules, by_contract=change.other_code)
         if found.judged.outcome is Outcome.ILLEGAL:
             return False
         state.tries += 1
@@ -217,7 +223,8 @@ def _try(state: _Search, change: Change, candidate: Case) -> bool:
         else:
             # Other values of an argument may show other mistakes.
             what = (change.phrase,) if change.kind == "arguments" else change.names
-            return not _note(state, change, found, (change.kind, what, found.check, found.judged.pairs), failure)
+            is_wrong = _note(state, change, found, (change.kind, what, found.check, found.judged.pairs), failure)
+            return not is_wrong
     except OutOfTime as error:
         state.lost.append(f"{change.phrase}: {error}")
     return False

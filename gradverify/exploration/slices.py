@@ -16,6 +16,7 @@ from gradverify.exploration.tools import Tools
 
 _CLOSE = 1e-6  # relative difference of outputs that are computed in another order
 _WORST_CONDITION = 1e8
+_NO_MAP = "forward is no map over a new dimension"
 # Words in the names of operators that have no derivative at a singular matrix.
 _DECOMPOSITIONS = frozenset({
     "cholesky", "det", "eig", "eigh", "eigvals", "eigvalsh", "geqrf", "inv", "inverse", "lstsq", "lu", "qr", "slogdet",
@@ -23,11 +24,7 @@ _DECOMPOSITIONS = frozenset({
 })  # fmt: skip
 
 
-_NO_MAP = "forward is no map over a new dimension"
-_NO_BROADCAST = "forward does not broadcast a dimension of size 1"
-
-
-def no_map(paths: Sequence[str], case: Case, problem: Problem, tools: Tools) -> str:
+def why_no_map(paths: Sequence[str], case: Case, problem: Problem, tools: Tools) -> str:
     """Return "" if output number k is what forward returns for slice k of the inputs at `paths`; may raise."""
     whole = _forward(problem)
     if not whole or any(output.dim() == 0 for output in whole):
@@ -46,20 +43,27 @@ def no_map(paths: Sequence[str], case: Case, problem: Problem, tools: Tools) -> 
     return ""
 
 
-def no_broadcast(path: str, axis: int, size: int, case: Case, problem: Problem, tools: Tools) -> str:
+def why_not_broadcast(path: str, axis: int, size: int, case: Case, problem: Problem, tools: Tools) -> str:
     """Return "" if forward returns for an input with one slice what it returns for `size` copies of it; may raise.
 
-    A loss that takes one label for a batch without meaning to repeats it in some of its terms only.
+    A loss that takes one label for a batch without meaning to repeats it in some of its terms only. If forward takes
+    another number of slices too, the sizes only happened to be equal, and one slice is as good as any number.
     """
+    found, wide = _forward(problem), _with_copies(case, path, axis, size, tools)
+    if wide is not None and len(found) == len(wide) and all(map(_equal_when_repeated, found, wide)):
+        return ""
+    another = _with_copies(case, path, axis, 2 if size != 2 else 3, tools)
+    return "forward does not broadcast a dimension of size 1" if another is None else ""
+
+
+def _with_copies(case: Case, path: str, axis: int, count: int, tools: Tools) -> list[Tensor] | None:
+    """Return the outputs with the only slice of an input repeated, None if forward raises."""
     values = tensor_at(case, path, tools)
-    repeated = values.expand(*values.shape[:axis], size, *values.shape[axis + 1 :])
+    repeated = values.expand(*values.shape[:axis], count, *values.shape[axis + 1 :]).contiguous()
     try:
-        wide = _forward(tools.build(with_tensor(case, path, repeated.contiguous())))
+        return _forward(tools.build(with_tensor(case, path, repeated)))
     except EvaluationError:
-        return _NO_BROADCAST
-    found = _forward(problem)
-    same = len(found) == len(wide) and all(map(_equal_when_repeated, found, wide))
-    return "" if same else _NO_BROADCAST
+        return None
 
 
 def uses_matrices(operators: frozenset[str]) -> bool:

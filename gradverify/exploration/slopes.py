@@ -15,7 +15,7 @@ from gradverify.errors import EvaluationError
 
 _STEPS = (2.0**-17, 2.0**-11, 2.0**-23)  # relative to the size of the input; in float64
 _RELATIVE = 1e-6  # error of a sum of products, relative to its terms, that is no reason to look closer
-_CLAIM_ROUNDING = 8.0  # eps: the same for claims in low precision
+_CLAIM_ROUNDING, _MOST = 64.0, 2.0**-4  # eps, and in all: the same for claims in low precision
 _ROUNDING = 16.0  # eps of the outputs: error of one difference
 _KINK = 0.05  # difference of the two slopes, relative to the larger, that is a kink and no curvature
 _DOUBLE = torch.finfo(torch.float64).eps
@@ -39,7 +39,7 @@ def surroundings(problem: Problem, tape: Tape) -> Surroundings:
     outputs = tuple(output.name for output in tape.outputs)
     points = tuple(primal.tensor for primal in problem.primals)
     eps = max(torch.finfo(each.dtype).eps for each in (*points, *(output.tensor for output in tape.outputs)))
-    relative = max(_RELATIVE, _CLAIM_ROUNDING * eps)
+    relative = max(_RELATIVE, min(_CLAIM_ROUNDING * eps, _MOST))
     centre = tuple(flatten([output.tensor]) for output in tape.outputs)
     if eps > _DOUBLE:
         wide = replace(problem, function=problem.finer or problem.function)
@@ -82,14 +82,14 @@ def _has_kink(
 ) -> bool:
     """Return True if some output has slopes that differ between the two sides, relative to the larger one.
 
-    At a quarter of the step a kink leaves a quarter of the difference, and the curvature at a stationary point a
-    sixteenth.
+    At a quarter of the step a kink leaves a quarter of the difference, |x|^1.5 an eighth, and the curvature at a
+    stationary point a sixteenth.
     """
     bends = _bends(around, above, below)
     if not any(bool((bend > 0).any()) for bend in bends):
         return False
     closer = _bends(around, *(_outputs(around, tangents, side * around.steps[0] / 4) for side in (1.0, -1.0)))
-    return any(bool(((bend > 0) & (small > bend / 8)).any()) for bend, small in zip(bends, closer, strict=True))
+    return any(bool(((bend > 0) & (small > bend / 12)).any()) for bend, small in zip(bends, closer, strict=True))
 
 
 def _bends(around: Surroundings, above: Sequence[Tensor], below: Sequence[Tensor]) -> list[Tensor]:

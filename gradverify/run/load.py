@@ -74,27 +74,26 @@ def _from_file(path: Path, wanted: str) -> ModuleType:
     return module
 
 
+_broken_packages: dict[tuple[str, ...], LoadError] = {}  # by name, and the folders that modules come from
+
+
 def _from_name(name: str) -> ModuleType:
+    package = name.partition(".")[0]
+    known = (package, *sys.path)
+    if known in _broken_packages and package not in sys.modules:
+        # What it had imported before it raised is there. For that, Python would not import the package again.
+        raise _broken_packages[known]
     try:
         module: ModuleType = _imported(lambda: importlib.import_module(name), name)
         return module
     except LoadError as error:
-        _forget_orphans(name.partition(".")[0])
+        if package not in sys.modules and error.problem.absence is Absence.RAISED:
+            _broken_packages[known] = error
         cause = error.__cause__
         absent = cause.name if isinstance(cause, ModuleNotFoundError) else None
         if absent is not None and (name == absent or name.startswith(f"{absent}.")):
             raise LoadError(_missing_problem(_no_module(absent), (), "")) from cause
         raise
-
-
-def _forget_orphans(package: str) -> None:
-    """Remove the modules of a package that could not be imported itself.
-
-    Python would not import the package again for them, so that what a later target finds would depend on the order.
-    """
-    for name in sorted(name for name in sys.modules if name.startswith(f"{package}.")):
-        if name.rpartition(".")[0] not in sys.modules:
-            del sys.modules[name]
 
 
 def _no_module(name: str) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import pytest
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
@@ -11,6 +13,8 @@ from torch.autograd.function import once_differentiable
 import gradverify
 from gradverify.result import Exploration
 from tests.exploration.hidden_mistakes import points, saving
+
+pytestmark = pytest.mark.slow
 
 
 def codes(found: Exploration) -> set[str]:
@@ -109,9 +113,70 @@ class KeepsValues(torch.autograd.Function):
         return grad.mul_(-ctx.x.cos() if ctx.negative else ctx.x.cos()), None
 
 
-def test_what_the_contract_finds_as_written_is_no_discovery() -> None:
-    assert not gradverify.verify(KeepsValues, (points(3), False), checks=["contract"])
-    assert gradverify.explore(KeepsValues, (points(3), False), budget=40).failures == ()
+class KeepsValuesOnce(KeepsValues):
+    backward = staticmethod(once_differentiable(KeepsValues.backward))
+
+
+@pytest.mark.parametrize("function", [KeepsValues, KeepsValuesOnce])
+def test_what_the_contract_finds_as_written_is_no_discovery(function: type[torch.autograd.Function]) -> None:
+    assert not gradverify.verify(function, (points(3), False), checks=["contract"])
+    found = gradverify.explore(function, (points(3), False), checks=["gradcheck", "contract"], budget=120)
+    assert (found.failures, found.message) == ((), "")
+    assert found.tries > 40
+
+
+class Optional(torch.autograd.Function):
+    """Modifies its input where there is no weight."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor | None = None) -> Tensor:
+        ctx.save_for_backward(x.detach().clone(), *(() if weight is None else (weight,)))
+        return x.sin_().clone() if weight is None else x.sin() * weight
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        x, *weight = ctx.saved_tensors
+        return (grad * x.cos() * weight[0], grad * x.sin()) if weight else (grad * x.cos(), None)
+
+
+def test_contract_is_asked_where_an_optional_tensor_is_left_out() -> None:
+    assert codes(gradverify.explore(Optional, (points(3), points(3)), budget=20)) == {"GV401"}
+
+
+@pytest.mark.parametrize("constant", [np.array([1.0, 2.0, 3.0]), torch.eye(3, dtype=torch.float64).to_sparse()])
+def test_arguments_of_other_kinds_are_no_obstacle(constant: object) -> None:
+    found = gradverify.explore(lambda x, other: x.sin(), (points(3), constant), budget=20)
+    assert (found.tries, found.failures) == (20, ())
+
+
+def test_second_derivative_that_does_not_exist_is_told() -> None:
+    found = gradverify.explore(scaled(once=True), (points(3), 1, 1), checks=["gradgradcheck"])
+    assert (found.tries, found.message) == (0, "the second derivative does not exist at the inputs as written")
+
+
+def test_second_derivative_is_not_judged_where_it_is_infinite() -> None:
+    assert gradverify.explore(lambda x: x.abs() ** 1.5, (points(4),), budget=100).failures == ()
+
+
+def test_flag_that_was_none_is_tried() -> None:
+    def forward(x: Tensor, corners: bool | None) -> Tensor:
+        if not isinstance(corners, bool | None):
+            raise TypeError("a flag")
+        return 2 * x.sin() if corners else x.sin()
+
+    wrong = saving(forward, lambda grad, x, corners: grad * x.cos())
+    assert gradverify.explore(wrong, (points(3), None), budget=40).failures[0].changes[0] == "corners: true (was none)"
+
+
+def test_texts_that_are_wrong_in_different_ways_are_two_mistakes() -> None:
+    factors = {"mean": 1.0, "sum": 2.0, "none": 3.0}
+    wrong = saving(
+        lambda x, mode: x.sin() * factors[mode],
+        lambda grad, x, mode: grad * {"mean": x.cos(), "sum": x.exp(), "none": x.tanh()}[mode],
+    )
+    found = gradverify.explore(wrong, (points(5), "mean"), budget=40)
+    assert {failure.changes[0] for failure in found.failures} == {"mode: sum (was mean)", "mode: none (was mean)"}
 
 
 def weighted(x: Tensor, weight: Tensor | None) -> Tensor:
@@ -120,11 +185,11 @@ def weighted(x: Tensor, weight: Tensor | None) -> Tensor:
 
 def test_tensor_in_place_of_none_may_be_a_constant() -> None:
     right = saving(weighted, lambda grad, x, weight: grad * x.cos() * (1.0 if weight is None else weight))
-    found = gradverify.explore(right, (points(3), None), budget=40)
+    found = gradverify.explore(right, (points(3), None), budget=100)
     assert found.failures == ()
     assert "backward returns no gradient for weight" in found.questions[0].message
     wrong = saving(weighted, lambda grad, x, weight: grad * x.cos())
-    found = gradverify.explore(wrong, (points(3), None), budget=40)
+    found = gradverify.explore(wrong, (points(3), None), budget=100)
     assert "GV101" in codes(found)
     assert any("requires_grad: false" in failure.inputs for failure in found.failures)
 
@@ -141,6 +206,15 @@ def test_size_of_one_that_forward_does_not_broadcast_is_no_try() -> None:
         return found
 
     assert gradverify.explore(saving(row_losses, backward), (points(4, 5), torch.tensor([0, 1, 2, 3]))).failures == ()
+
+
+def test_size_of_one_beside_one_that_is_equal_by_chance_is_tried() -> None:
+    def backward(grad: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        factor = 3.0 if len(x) == 1 < len(y) else 2.0
+        return factor * x * (grad * y).sum(), grad * (x * x).sum()
+
+    wrong = saving(lambda x, y: (x * x).sum() * y, backward)
+    assert codes(gradverify.explore(wrong, (points(4), points(4)), budget=60)) == {"GV101"}
 
 
 def test_size_of_one_that_forward_broadcasts_is_tried() -> None:

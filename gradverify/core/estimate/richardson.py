@@ -17,8 +17,7 @@ from torch import Tensor
 
 from gradverify.core.estimate.samples import NOISE_FACTOR, Estimate, Steps
 from gradverify.core.forward.sampler import Sampler
-from gradverify.core.model.limits import weighted_sums
-from gradverify.core.model.magnitudes import LengthScales
+from gradverify.core.model.magnitudes import LengthScales, weighted_sums
 from gradverify.core.tuning import CLEARLY_ABOVE
 
 DEPTH = 3  # number of steps

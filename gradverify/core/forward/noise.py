@@ -24,8 +24,8 @@ from torch import Tensor
 from gradverify.core.forward.batching import on_line
 from gradverify.core.forward.sampler import Sampler, outputs_near
 from gradverify.core.model.generators import random_magnitudes, random_magnitudes_from
-from gradverify.core.model.limits import portions, weighted_sums
-from gradverify.core.model.magnitudes import TINY, LengthScales, all_set, any_set, finite_size
+from gradverify.core.model.limits import portions
+from gradverify.core.model.magnitudes import TINY, LengthScales, all_set, any_set, finite_size, weighted_sums
 from gradverify.core.tuning import ALIKE, CANCELLATION_UNITS, CLEARLY_ABOVE, CLEARLY_LESS, FEW, NEARBY_POINTS
 
 # Distances of the samples; no two gaps are equal.

@@ -62,18 +62,6 @@ def row_portions(like: Tensor) -> list[slice]:
     return [slice(top, top + height) for top in range(0, max(1, len(like)), height)]
 
 
-def weighted_sums(weights: Tensor, rows: Tensor) -> Tensor:
-    """Return the sums of the rows (p, m) with each set of weights (k, p); (k, m).
-
-    Few numbers are multiplied one by one: a product of matrices would wait for all threads, on a busy machine for some
-    milliseconds.
-    """
-    weights = weights.to(rows.device)
-    if weights.numel() * rows.shape[1] > portion(rows):
-        return weights @ rows
-    return (weights.unsqueeze(2) * rows).sum(dim=1)
-
-
 def chunks(chosen: Tensor, numbers_per_move: int) -> Iterator[Tensor]:
     """Yield parts of `chosen`, a vector of column groups, so that each part needs at most `HELD` numbers."""
     size = max(1, HELD // max(1, numbers_per_move))

@@ -1,4 +1,4 @@
-"""Magnitudes of tensors: largest ones, length scales of the inputs, any and all of masks, and running extrema."""
+"""Magnitudes of tensors: largest ones, length scales of the inputs, any and all of masks, sums and running extrema."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.model.coordinates import Block, Named, coordinates_in, total
-from gradverify.core.model.limits import SUBSET
+from gradverify.core.model.limits import SUBSET, portion
 from gradverify.core.tuning import CLEARLY_LESS
 
 TINY = torch.finfo(torch.float64).tiny  # smallest normal number: keeps logarithms and quotients finite
@@ -87,6 +87,18 @@ def last_set(flags: Tensor) -> Tensor:
     """Return the index of the last rung that is flagged, 0 where none is; (C, K, m) -> (C, 1, m)."""
     order = torch.arange(1, flags.shape[1] + 1, device=flags.device).view(1, -1, 1)
     return (flags * order).argmax(dim=1, keepdim=True)
+
+
+def weighted_sums(weights: Tensor, rows: Tensor) -> Tensor:
+    """Return the sums of the rows (p, m) with each set of weights (k, p); (k, m).
+
+    Few numbers are multiplied one by one: a product of matrices would wait for all threads, on a busy machine for some
+    milliseconds.
+    """
+    weights = weights.to(rows.device)
+    if weights.numel() * rows.shape[1] > portion(rows):
+        return weights @ rows
+    return (weights.unsqueeze(2) * rows).sum(dim=1)
 
 
 def suffix_maximum(values: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.model.coordinates import total
+from gradverify.core.model.magnitudes import TINY
 from gradverify.diagnosis.block.entries import BlockEntries, explained
 from gradverify.diagnosis.block.structure import all_slices, is_elementwise, is_every_nth
 from gradverify.diagnosis.naming.constants import known_constant, number_text
@@ -32,7 +33,6 @@ _MAX_RIGHT = 0.2  # largest share of right columns, and rows, among those chosen
 _EQUAL = 1e-5  # relative spread of errors that count as equal
 _MIN_ENTRIES = 4  # entries, or distinct values, that have to agree on a summand
 _VARIATION = 0.01  # relative variation of a tensor along a line that rules out a constant
-_TINY = torch.finfo(torch.float64).tiny
 
 
 def missing_term(seen: BlockEntries) -> Diagnosis | None:
@@ -183,7 +183,7 @@ def _rank_of_sums(sums: Tensor, bar: Tensor) -> int:
     """Return the rank of a matrix from its random projections, each (K, L); 0 if their error bars are too large."""
     if not bool(torch.isfinite(sums + bar).all()):
         return 0
-    scale = sums.square().mean(1, keepdim=True).sqrt().clamp(min=_TINY)
+    scale = sums.square().mean(1, keepdim=True).sqrt().clamp(min=TINY)
     values = torch.linalg.svdvals(sums / scale)
     noise = float(torch.linalg.matrix_norm(bar / scale))
     if float(values[0]) == 0 or noise > _SMALL * float(values[0]):
@@ -256,7 +256,7 @@ def _multiple(seen: BlockEntries, pattern: Tensor, across: tuple[int, ...]) -> T
     expected = pattern.masked_fill(~seen.wrong, 0.0)
     if bool((expected == 0)[seen.wrong].any()):
         return None
-    size = expected.square().sum(across, keepdim=True).clamp(min=_TINY)
+    size = expected.square().sum(across, keepdim=True).clamp(min=TINY)
     of_error, of_numeric = (
         (entries * expected).sum(across, keepdim=True) / size * expected for entries in (error, seen.numeric)
     )

@@ -148,7 +148,7 @@ def regions(group: AxisMasks, found: Sequence[Variable]) -> Iterator[Region]:
     others = [split for split in splits if split.variable.kind is VariableKind.OTHER]
     for split in natural:
         yield from _level(split)
-        yield from _one_sided(replace(split, tried=1))
+        yield from _one_sided(split)
     for split in natural:
         yield from _two_sided(split)
     for split in others:
@@ -168,7 +168,8 @@ def chance(families: int, total: int, chosen: int) -> float:
 
 def _one_sided(split: _Split) -> Iterator[Region]:
     """Yield "x < 0" or "x > 1"."""
-    families = 1 if split.variable.kind is VariableKind.DISTANCE else split.tried * _SIDES
+    tried = split.tried if split.variable.kind is VariableKind.OTHER else 1
+    families = 1 if split.variable.kind is VariableKind.DISTANCE else tried * _SIDES
     for sign, bad, good in (("<", split.bad.max(), split.good.min()), (">", split.bad.min(), split.good.max())):
         if bad < good if sign == "<" else bad > good:
             found = threshold(float(bad), float(good), split.known)

@@ -27,7 +27,7 @@ _NUMBERS = 1 << 24  # numbers in the points and outputs of all column groups: ea
 _SAMPLES = 10  # forwards for each input coordinate: six, and those for the sample that the ladder judges
 _MOST_SCALAR = 200  # largest number of column groups if the output is one number
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 _Kept = tuple[Tensor, ...]  # per dimension of a tensor, the indices that are kept
 
 
@@ -61,7 +61,7 @@ class _Cut:
         return few and (not self.scalar or self.moves <= _MOST_SCALAR)
 
 
-def _cut_with(whole: Sequence[T], along: Sequence[int | None], frame: Sequence[T]) -> tuple[T, ...]:
+def _cut_with(whole: Sequence[_T], along: Sequence[int | None], frame: Sequence[_T]) -> tuple[_T, ...]:
     """Return for each dimension of an input what belongs to the frame dimension it is cut with, or else its own."""
     return tuple(own if dimension is None else frame[dimension] for own, dimension in zip(whole, along, strict=True))
 

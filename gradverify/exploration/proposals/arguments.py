@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from functools import partial
+from types import NoneType
 from typing import Any
 
 from gradverify.case import Case, Literal, TensorInput, Uniform
@@ -23,6 +24,7 @@ FAMILIES = (
     ("left", "right"),
     ("lower", "upper"),
 )
+_MODES = (bool, str, NoneType)  # values of which each may have code of its own
 _MOST = 14  # values tried for one argument
 
 
@@ -44,7 +46,11 @@ def _change(name: str, value: Any, other: Any) -> Change:
     phrase = f"{name}: {_shown(other)} (was {_shown(value)})"
     given = other if isinstance(other, TensorInput) else None
     apply = partial(with_plain, name=name, value=other) if given is None else partial(_with, name, given)
-    return Change(kind=KIND, phrase=phrase, apply=apply, names=(name,), far=other == math.inf)
+    other_code = any(
+        isinstance(each, _MODES) for one in (value, other) for each in (one if type(one) is tuple else (one,))
+    )
+    far = isinstance(other, float) and math.isinf(other)
+    return Change(kind=KIND, phrase=phrase, apply=apply, names=(name,), other_code=other_code, far=far)
 
 
 def _with(name: str, given: TensorInput, case: Case) -> Case:
@@ -52,7 +58,8 @@ def _with(name: str, given: TensorInput, case: Case) -> Case:
 
 
 def _to_none(path: str) -> Change:
-    return Change(kind=KIND, phrase=f"{path}: none", apply=partial(_with_literal, path, None), names=(path,))
+    apply = partial(_with_literal, path, None)
+    return Change(kind=KIND, phrase=f"{path}: none", apply=apply, names=(path,), other_code=True)
 
 
 def _with_literal(name: str, value: Any, case: Case) -> Case:
@@ -101,13 +108,13 @@ def _texts(value: str, base: Base) -> Iterator[str]:
 def _for_none(base: Base) -> Iterator[Any]:
     """Yield numbers, and tensors of positive numbers that are as long as a dimension of another input.
 
-    The tensors are constants first: whether backward has a gradient for them is another question.
+    Each tensor is a constant first: whether backward has a gradient for it is another question.
     """
-    yield from (1, 2.0, 0.5, 0)
+    yield from (1, 2.0, 0.5, True, 0)
     known = [shape for _, shape, _ in shapes(base.case, base.tools) if shape]
     found = [(size,) for shape in known for size in (shape[-1], shape[min(1, len(shape) - 1)], shape[0])]
-    for requires_grad in (False, True):
-        for shape in dict.fromkeys((*found, *known)):
+    for shape in dict.fromkeys((*found, *known)):
+        for requires_grad in (False, True):
             yield TensorInput(origin=Uniform(low=0.5, high=1.5), shape=shape, requires_grad=requires_grad)
 
 

@@ -10,12 +10,13 @@ from gradverify.exploration.change import Base, Change
 from gradverify.exploration.dims import Dimension, dimensions, resized, shapes, with_size
 from gradverify.exploration.inputs import is_fixed
 from gradverify.exploration.legal import allowed
-from gradverify.exploration.slices import no_broadcast, no_map
+from gradverify.exploration.slices import why_no_map, why_not_broadcast
 
 SIZES, RANK = "sizes", "rank"
 _SMALL = (2, 3, 5, 7, 8, 13, 16, 17)
 _LARGE = (33, 64, 65, 100, 129, 257)  # for blocks that are not seen in the code
 _MOST_BLOCKS = 3
+_MOST = 4096  # for larger blocks, one size beyond it is tried, last
 
 
 def of_other_sizes(base: Base) -> Iterator[Change]:
@@ -49,8 +50,9 @@ def of_other_rank(base: Base) -> Iterator[Change]:
 def _sizes(base: Base, dimension: Dimension) -> list[int]:
     size = dimension.size
     blocks = [number for number in base.seen.integers if number >= 2][:_MOST_BLOCKS]
-    at_blocks = [at for block in blocks for at in (block + 1, block, block - 1)]
-    found = dict.fromkeys((1, size + 1, size - 1, *at_blocks, *_SMALL, 2 * size, *_LARGE))
+    at_blocks = [at for block in blocks if block <= _MOST for at in (block + 1, block, block - 1)]
+    beyond = [block + 1 for block in blocks if block > _MOST]  # a forward takes long there
+    found = dict.fromkeys((1, size + 1, size - 1, *at_blocks, *_SMALL, 2 * size, *_LARGE, *beyond))
     rule = base.case.explore.sizes.get(dimension.name)
     step = 1 if rule is None else rule.multiple_of
     limits = () if rule is None else (rule.low, rule.high or size)
@@ -59,7 +61,9 @@ def _sizes(base: Base, dimension: Dimension) -> list[int]:
 
 
 def _resize(base: Base, dimension: Dimension, size: int) -> Change:
-    broadcast = [partial(no_broadcast, *place, dimension.size) for place in dimension.places if dimension.beside_equals]
+    broadcast = [
+        partial(why_not_broadcast, *place, dimension.size) for place in dimension.places if dimension.beside_equals
+    ]
     return Change(
         kind=SIZES,
         phrase=f"{dimension.name}: {size} (was {dimension.size})",
@@ -83,5 +87,5 @@ def _reshape(
         return case
 
     phrase = f"{', '.join(paths)}: {what}"
-    rules = (partial(no_map, mapped),) if mapped else ()
+    rules = (partial(why_no_map, mapped),) if mapped else ()
     return Change(kind=RANK, phrase=phrase, apply=apply, names=paths, rules=rules)
