@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gradverify.case import Case
 from gradverify.core.model.problem import Problem, call
+from gradverify.core.model.tape import record, vjp
 from gradverify.errors import EvaluationError
 from gradverify.exploration.inputs import tensor_at, with_tensor
 from gradverify.exploration.tools import Tools
@@ -46,24 +47,26 @@ def why_no_map(paths: Sequence[str], case: Case, problem: Problem, tools: Tools)
 def why_not_broadcast(path: str, axis: int, size: int, case: Case, problem: Problem, tools: Tools) -> str:
     """Return "" if forward returns for an input with one slice what it returns for `size` copies of it; may raise.
 
-    A loss that takes one label for a batch without meaning to repeats it in some of its terms only. If forward takes
-    another number of slices too, the sizes only happened to be equal, and one slice is as good as any number.
+    A loss that takes one label for a batch without meaning to repeats it in some of its terms only. If forward and
+    backward run with another number of slices too, the sizes only happened to be equal, and one is as good as any.
     """
-    found, wide = _forward(problem), _with_copies(case, path, axis, size, tools)
-    if wide is not None and len(found) == len(wide) and all(map(_equal_when_repeated, found, wide)):
-        return ""
-    another = _with_copies(case, path, axis, 2 if size != 2 else 3, tools)
-    return "forward does not broadcast a dimension of size 1" if another is None else ""
+    try:
+        found, wide = _forward(problem), _forward(_with_copies(case, path, axis, size, tools))
+        if len(found) == len(wide) and all(map(_equal_when_repeated, found, wide)):
+            return ""
+        another = _with_copies(case, path, axis, 2 if size != 2 else 3, tools)
+        tape = record(another)
+        vjp(another, tape, [torch.ones_like(output.tensor) for output in tape.outputs])
+    except EvaluationError:
+        return "forward does not broadcast a dimension of size 1"
+    return ""
 
 
-def _with_copies(case: Case, path: str, axis: int, count: int, tools: Tools) -> list[Tensor] | None:
-    """Return the outputs with the only slice of an input repeated, None if forward raises."""
+def _with_copies(case: Case, path: str, axis: int, count: int, tools: Tools) -> Problem:
+    """Return the problem with the only slice of an input repeated."""
     values = tensor_at(case, path, tools)
     repeated = values.expand(*values.shape[:axis], count, *values.shape[axis + 1 :]).contiguous()
-    try:
-        return _forward(tools.build(with_tensor(case, path, repeated)))
-    except EvaluationError:
-        return None
+    return tools.build(with_tensor(case, path, repeated))
 
 
 def uses_matrices(operators: frozenset[str]) -> bool:
