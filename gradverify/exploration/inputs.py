@@ -105,6 +105,11 @@ def described(tensor: Tensor, like: TensorInput) -> TensorInput:
     )
 
 
+def written_out(case: Case) -> str:
+    """Return what a change may change, as text: arguments may have no truth value when they are compared."""
+    return repr((case.inputs, case.dims, case.dtype))
+
+
 def frozen(case: Case, tools: Tools) -> Case:
     """Return the case with the values of every tensor written out."""
     for path, given in tensor_inputs(case).items():

@@ -21,6 +21,7 @@ from gradverify.exploration.exercised.uncovered import uncovered
 from gradverify.exploration.exercised.watch import watch
 from gradverify.exploration.exercised.watched import Watched, merge
 from gradverify.exploration.harvest import seen_in
+from gradverify.exploration.inputs import written_out
 from gradverify.exploration.judge import Outcome
 from gradverify.exploration.propose import pairs, proposals
 from gradverify.exploration.tools import Tools
@@ -59,7 +60,7 @@ class _Search:
     known: dict[_Key, int] = field(default_factory=dict)  # kinds of trouble, and the discovery of each
     unconfirmed: Counter[_Key] = field(default_factory=Counter)  # kinds of trouble that the check did not confirm
     largest: dict[tuple[str, ...], int] = field(default_factory=dict)  # sizes with large outputs, by inputs changed
-    seen: set[bytes] = field(default_factory=set)  # digests of the inputs that were proposed
+    seen: set[bytes] = field(default_factory=set)  # digests of the inputs as written, and of those that were proposed
     lost: list[str] = field(default_factory=list)
     watched: Watched = field(default_factory=Watched)  # of the forwards and backwards of all tries
     missing: bool = True  # True as long as something is not exercised
@@ -74,6 +75,7 @@ def explore(case: Case, tools: Tools, request: Exploring, on_try: OnTry) -> Expl
     """
     state = _Search(base=Base(case=case, tools=tools), budget=request.budget)
     state.base = replace(state.base, watching=_watching(state))
+    state.seen.add(_digest(case))
     message, checks, overwrites = _as_written(state.base)
     if not checks:
         return Exploration(tries=0, budget=request.budget, message=message)
@@ -199,11 +201,15 @@ def _applied(state: _Search, change: Change) -> Case | None:
         return None
     if change.size is not None and change.size > state.largest.get(change.names, change.size):
         return None
-    digest = blake2b(repr((candidate.inputs, candidate.dtype)).encode()).digest()
-    if candidate == state.base.case or digest in state.seen:
+    digest = _digest(candidate)
+    if digest in state.seen:
         return None
     state.seen.add(digest)
     return candidate
+
+
+def _digest(case: Case) -> bytes:
+    return blake2b(written_out(case).encode()).digest()
 
 
 def _try(state: _Search, change: Change, candidate: Case) -> bool:

@@ -150,6 +150,12 @@ def test_arguments_of_other_kinds_are_no_obstacle(constant: object) -> None:
     assert (found.tries, found.failures) == (20, ())
 
 
+def test_choices_of_other_kinds_are_tried() -> None:
+    pair = np.array([1.0, 2.0]), np.array([3.0, 2.0])
+    wrong = saving(lambda x, c: x.sin() * float(c[0]), lambda grad, x, c: grad * x.cos())
+    assert gradverify.explore(wrong, (points(3), pair[0]), choices={"c": pair}, budget=30).failures
+
+
 def test_second_derivative_that_does_not_exist_is_told() -> None:
     found = gradverify.explore(scaled(once=True), (points(3), 1, 1), checks=["gradgradcheck"])
     assert (found.tries, found.message) == (0, "the second derivative does not exist at the inputs as written")

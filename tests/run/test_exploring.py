@@ -185,10 +185,10 @@ def test_names_of_sizes_stay_with_a_tensor_that_gets_a_leading_dimension(origin:
 def test_what_was_found_before_a_defect_of_the_search_is_kept(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     tried = search.attempt
 
-    def defective(base: Base, found: Case, mapped: tuple[str, ...] = ()) -> Attempt:
+    def defective(base: Base, found: Case, *rules: Any, **options: Any) -> Attempt:
         if found.inputs["stride"] == Literal(value=3):
-            return tried(replace(base, case=cast(Any, None)), found, mapped)
-        return tried(base, found, mapped)
+            return tried(replace(base, case=cast(Any, None)), found, *rules, **options)
+        return tried(base, found, *rules, **options)
 
     monkeypatch.setattr(search, "attempt", defective)
     result = run_case(pooled(name, exploring=Exploring()))
