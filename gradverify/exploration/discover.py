@@ -46,7 +46,7 @@ def failure(base: Base, number: int, change: Change, found: Attempt) -> Discover
     wrong = [finding for finding in result.findings if finding.verdict is Verdict.FAIL]
     new = tensor_inputs(found.case).keys() - tensor_inputs(base.case).keys()
     wanted = frozenset(each.code for each in wrong if each.code != _NO_GRADIENT or each.wrt not in new)
-    if not wanted:
+    if wrong and not wanted:
         return _question(base, number, change, found, wrong[0].message)
     if any(code.startswith(_OF_CONTRACT) for code in wanted):
         wanted -= base.broken() | {SUMMED}

@@ -46,11 +46,14 @@ def _change(name: str, value: Any, other: Any) -> Change:
     phrase = f"{name}: {_shown(other)} (was {_shown(value)})"
     given = other if isinstance(other, TensorInput) else None
     apply = partial(with_plain, name=name, value=other) if given is None else partial(_with, name, given)
-    other_code = any(
-        isinstance(each, _MODES) for one in (value, other) for each in (one if type(one) is tuple else (one,))
-    )
+    other_code = _has_mode(value) or _has_mode(other)
     far = isinstance(other, float) and math.isinf(other)
     return Change(kind=KIND, phrase=phrase, apply=apply, names=(name,), other_code=other_code, far=far)
+
+
+def _has_mode(value: Any) -> bool:
+    """True if this is a flag, a text or None, or holds one."""
+    return any(isinstance(each, _MODES) for each in (value if isinstance(value, list | tuple) else (value,)))
 
 
 def _with(name: str, given: TensorInput, case: Case) -> Case:
