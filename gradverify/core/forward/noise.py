@@ -74,7 +74,7 @@ def noise_from_samples(sampled: Sampler, direction: Tensor, samples: Tensor) -> 
     """Measure the noise of every output; `samples` (8, m) are the outputs at `SAMPLE_DISTANCES` along `direction`."""
     size = finite_size(sampled.value)
     rounding = rounding_of(sampled, samples.abs().amax(dim=0))
-    threshold = CANCELLATION_UNITS * torch.fmax(rounding, sampled.size * sampled.unit)
+    threshold = ALIKE * CANCELLATION_UNITS * torch.fmax(rounding, sampled.size * sampled.unit)
     noise_of_side = noise_in(samples)
     del samples  # frees the largest tensor held here
     if _is_clean(noise_of_side, threshold):
@@ -175,7 +175,7 @@ def _estimate(
 
 def _is_clean(one: Tensor, threshold: Tensor) -> bool:
     """Return True if one side of the point has so little noise that the other need not be sampled."""
-    return all_set(one <= threshold * (CLEARLY_ABOVE / CANCELLATION_UNITS / SAFETY))
+    return all_set(one <= threshold * (CLEARLY_ABOVE / (ALIKE * CANCELLATION_UNITS) / SAFETY))
 
 
 def pooled(sampled: Sampler, level: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from torch import Generator, Tensor
 from gradverify.core.forward.batching import evaluate
 from gradverify.core.forward.sampler import Sampler
 from gradverify.core.model.generators import random_magnitudes
-from gradverify.core.model.limits import AT_ONCE
+from gradverify.core.model.limits import HELD
 from gradverify.core.model.magnitudes import LengthScales, all_set, any_set
 from gradverify.core.tuning import EXAMINED, SEVERAL
 
@@ -131,11 +131,11 @@ def _parts(tensors: Sequence[tuple[tuple[int, ...], bool]]) -> tuple[TensorPart,
 
 def _slices_per_call(sampled: Sampler) -> int:
     """Return how many slices share a call; 0 if even one is large."""
-    return AT_ONCE // (len(sampled.point) + len(sampled.value))
+    return HELD // (len(sampled.point) + len(sampled.value))
 
 
 def _perturb(perturbation: _Perturbation, slices: Mapping[_Axis, Sequence[int]]) -> None:
-    """Perturb the slices that have not been, as many in one call as `AT_ONCE` allows, and record the changes."""
+    """Perturb the slices that have not been, as many in one call as `HELD` allows, and record the changes."""
     known, size = perturbation.changes, max(1, _slices_per_call(perturbation.sampled))
     places = [(axis, k) for axis, indices in slices.items() for k in indices if k not in known.setdefault(axis, {})]
     for first in range(0, len(places), size):
