@@ -22,7 +22,7 @@ from gradverify.core.model.magnitudes import (
     size_of_number,
     unit_roundoff,
 )
-from gradverify.core.model.problem import Problem, call, fresh, overlaps
+from gradverify.core.model.problem import Problem, call, fresh, laid_out_like, overlaps
 from gradverify.core.model.tape import Tape
 from gradverify.errors import EvaluationError
 from gradverify.interception import rounding_of_casts
@@ -279,5 +279,4 @@ def _laid_out(shaped: Tensor, like: Tensor) -> Tensor:
     if like.is_contiguous() or overlaps(like):
         # Kernels may expect memory that starts at offset 0, aligned like an allocation.
         return shaped.clone() if is_part(shaped) else shaped
-    copy = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device)
-    return copy.copy_(shaped)
+    return laid_out_like(like).copy_(shaped)

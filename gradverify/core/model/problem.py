@@ -281,10 +281,20 @@ def fresh(tensor: Tensor) -> Tensor:
         return detached.clone()
     if overlaps(detached) and 0 not in detached.stride():
         return detached.clone(memory_format=torch.contiguous_format)
-    copy = torch.empty_strided(detached.shape, detached.stride(), dtype=detached.dtype, device=detached.device)
+    copy = laid_out_like(detached)
     distinct = tuple(slice(0, 1) if stride == 0 else slice(None) for stride in detached.stride())
     copy[distinct].copy_(detached[distinct])
     return copy
+
+
+def laid_out_like(tensor: Tensor) -> Tensor:
+    """Return a tensor with the same strides, to be written to; gaps between its entries hold NaN, and -1 for integers.
+
+    A function that reads them by mistake then does not depend on what the memory held before.
+    """
+    made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
+    made.untyped_storage().fill_(0xFF)  # type: ignore[attr-defined]
+    return made
 
 
 def overlaps(tensor: Tensor) -> bool:
