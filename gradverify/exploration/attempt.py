@@ -118,7 +118,8 @@ def _judge(base: Base, check: str, case: Case, problem: Problem) -> Judged:
 def broken_as_written(base: Base) -> frozenset[str]:
     """Return the codes of what the contract finds at the inputs as written."""
     try:
-        return codes(base.tools.check(base.case, base.tools.build(base.case), contract.NAME))
+        problem = replace(base.tools.build(base.case), deadline=base.deadline)
+        return codes(base.tools.check(base.case, problem, contract.NAME))
     except KeyboardInterrupt:
         raise
     except BaseException:  # of the user's factories

@@ -6,7 +6,7 @@ import pickle
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import cache
 from hashlib import blake2b
 from typing import Any
 
@@ -76,12 +76,12 @@ def explore(case: Case, tools: Tools, request: Exploring, on_try: OnTry) -> Expl
     state = _Search(base=Base(case=case, tools=tools), budget=request.budget)
     state.base = replace(state.base, watching=_watching(state))
     state.seen.add(_digest(case))
-    message, checks, overwrites = _as_written(state.base)
+    message, checks = _as_written(state)
     if not checks:
         return Exploration(tries=0, budget=request.budget, message=message)
     if checks != checks_of(case):
         state.base = replace(state.base, case=replace(case, checks=checks))
-    state.base = replace(state.base, overwrites=overwrites, broken=cache(partial(broken_as_written, state.base)))
+    state.base = replace(state.base, broken=cache(lambda: broken_as_written(state.base)))  # within the try's deadline
     state.base = replace(state.base, seen=seen_in(case, tools.functions, state.watched))
     state.missing = bool(uncovered(state.watched, tools.functions))
     right = () if request.after is None else _go_on(state, request.after)
@@ -146,35 +146,35 @@ def _so_far(state: _Search) -> Exploration:
     )
 
 
-def _as_written(base: Base) -> tuple[str, tuple[str, ...], bool]:
-    """Return what is wrong at the inputs as written, the checks that tries are judged by, and if backward overwrites.
+def _as_written(state: _Search) -> tuple[str, tuple[str, ...]]:
+    """Return what is wrong at the inputs as written, and the checks that tries are judged by; note what overwrites.
 
     There are no checks if the gradient is wrong already. A second derivative that is wrong, or that does not exist
     since backward is differentiable once only, is left out. What the contract finds is no obstacle.
     """
-    checks = checks_of(base.case)
+    base, checks = state.base, checks_of(state.base.case)
     try:
         first = attempt(base, base.case)
-        judged, overwrites = first.judged, first.judged.overwrites
-        if judged.outcome is Outcome.ILLEGAL:
-            return f"the inputs as written cannot be tried: {judged.message}", (), overwrites
-        if judged.outcome is Outcome.REFUSED:
-            return f"at the inputs as written, {judged.message}", (), overwrites
-        suspect = judged.outcome is Outcome.SUSPECT and first.check != contract.NAME
+        if first.judged.outcome is Outcome.ILLEGAL:
+            return f"the inputs as written cannot be tried: {first.judged.message}", ()
+        if first.judged.outcome is Outcome.REFUSED:
+            return f"at the inputs as written, {first.judged.message}", ()
+        suspect = first.judged.outcome is Outcome.SUSPECT and first.check != contract.NAME
         result = looked_closer(base, first) if suspect else None
     except OutOfTime as error:
-        return f"at the inputs as written, one forward and backward {error}", (), False
-    if result is None or result.verdict not in (Verdict.FAIL, Verdict.SKIP):
-        return "", checks, overwrites
-    if first.check != gradgradcheck.NAME:
-        wrong = result.verdict is Verdict.FAIL
-        return ("the gradient is wrong at the inputs as written", (), overwrites) if wrong else ("", checks, overwrites)
+        return f"at the inputs as written, one forward and backward {error}", ()
+    state.base = replace(base, overwrites=first.judged.overwrites)
+    verdict = None if result is None else result.verdict
+    if verdict is Verdict.FAIL and first.check != gradgradcheck.NAME:
+        return "the gradient is wrong at the inputs as written", ()
+    if verdict not in (Verdict.FAIL, Verdict.SKIP) or first.check != gradgradcheck.NAME:
+        return "", checks
     others = tuple(check for check in checks if check != gradgradcheck.NAME)
     if others in ((), (contract.NAME,)):  # which compares no numbers
-        why = "is wrong" if result.verdict is Verdict.FAIL else "does not exist"
-        return f"the second derivative {why} at the inputs as written", (), overwrites
+        why = "is wrong" if verdict is Verdict.FAIL else "does not exist"
+        return f"the second derivative {why} at the inputs as written", ()
     left_out = "the second derivative is wrong at the inputs as written, and was left out"
-    return left_out if result.verdict is Verdict.FAIL else "", others, overwrites
+    return left_out if verdict is Verdict.FAIL else "", others
 
 
 def _all_changes(state: _Search) -> Iterator[Change]:
