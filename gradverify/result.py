@@ -188,7 +188,7 @@ class Grade(StrEnum):
 
     FAILURE = "failure"  # wrong numbers at an input near the one written
     EXTREME = "extreme"  # wrong numbers at an input far outside the range of the one written
-    QUESTION = "question"  # forward accepts what backward then refuses
+    QUESTION = "question"  # forward accepts what backward then refuses, or the check cannot decide
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

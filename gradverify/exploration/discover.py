@@ -11,9 +11,9 @@ from gradverify.exploration.attempt import (
     SUMMED,
     Attempt,
     attempt,
-    confirmed,
     entries,
     failing_like,
+    looked_closer,
     suspect_like,
 )
 from gradverify.exploration.change import Base, Change
@@ -36,12 +36,16 @@ def question(base: Base, number: int, change: Change, found: Attempt) -> Discove
 def failure(base: Base, number: int, change: Change, found: Attempt) -> Discovery | None:
     """Return the discovery if the check confirms it, at the smallest inputs that still fail.
 
-    A tensor in place of None may be a constant. If backward has no gradient for it, that is a question. What the
-    contract finds at the inputs as written too is no discovery.
+    A tensor in place of None may be a constant. If backward has no gradient for it, that is a question, as is what the
+    check cannot decide. What the contract finds at the inputs as written too is no discovery.
     """
     found = _affordable(base, found)
-    result = confirmed(base, found)
-    if result is None:
+    result = looked_closer(base, found)
+    if result is not None and result.verdict is Verdict.INCONCLUSIVE:
+        why = next((f.message for f in result.findings if f.verdict is Verdict.INCONCLUSIVE), result.message)
+        message = f"the gradient seems wrong, but {result.check} cannot tell: {why}"
+        return _question(base, number, change, found, message)
+    if result is None or result.verdict is not Verdict.FAIL:
         return None
     wrong = [finding for finding in result.findings if finding.verdict is Verdict.FAIL]
     new = tensor_inputs(found.case).keys() - tensor_inputs(base.case).keys()

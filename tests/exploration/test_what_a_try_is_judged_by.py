@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -265,3 +266,36 @@ class Shifted(torch.autograd.Function):
 
 def test_gradient_that_autograd_sums_is_no_discovery() -> None:
     assert gradverify.explore(Shifted, (points(3, 4), points(3, 4), False), budget=200).failures == ()
+
+
+def standardised(variance: Callable[[Tensor], Tensor]) -> type[torch.autograd.Function]:
+    """Return (x - mean) / deviation of each row, whose backward computes the variance anew."""
+
+    def forward(x: Tensor) -> Tensor:
+        centred = x - x.mean(-1, keepdim=True)
+        return centred * (centred.square().mean(-1, keepdim=True) + 1e-5).rsqrt()
+
+    def backward(grad: Tensor, x: Tensor) -> Tensor:
+        scale = (variance(x) + 1e-5).rsqrt()
+        output = (x - x.mean(-1, keepdim=True)) * scale
+        along = output * (grad * output).mean(-1, keepdim=True)
+        return (grad - grad.mean(-1, keepdim=True) - along) * scale
+
+    return saving(forward, backward)
+
+
+def variance_from_squares(x: Tensor) -> Tensor:
+    return x.square().mean(-1, keepdim=True) - x.mean(-1, keepdim=True).square()
+
+
+def variance_of_centred(x: Tensor) -> Tensor:
+    return (x - x.mean(-1, keepdim=True)).square().mean(-1, keepdim=True)
+
+
+def test_gradient_that_seems_wrong_where_the_check_is_inconclusive_is_a_question() -> None:
+    x = torch.linspace(-1, 2, 24).reshape(4, 6).sin().requires_grad_()
+    for variance, questions in ((variance_from_squares, True), (variance_of_centred, False)):
+        found = gradverify.explore(standardised(variance), (x,))
+        assert not found.failures
+        messages = [question.message for question in found.questions]
+        assert any("seems wrong, but gradcheck cannot tell" in text for text in messages) is questions, messages

@@ -73,7 +73,9 @@ def _lists(explored: Exploration) -> Iterator[ShortList]:
     if extremes:
         yield _listed(extremes, "extreme", "extremes", "wrong numbers far outside the range of the inputs as written")
     if questions:
-        yield _listed(questions, "question", "questions", "forward accepts these inputs and backward refuses them")
+        yield _listed(
+            questions, "question", "questions", "backward refuses these inputs, or the check cannot decide there"
+        )
     if explored.lost:
         lost = [one_line(phrase) for phrase in explored.lost]
         yield _listed(lost, "lost try", "lost tries", "the process ended, or the time limit passed")
