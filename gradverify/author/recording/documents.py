@@ -62,6 +62,9 @@ def document_of(group: Group, plan: Plan) -> dict[str, Any]:
         keys |= {key: single.get(key) for key in ("dtypes", "checks", "timeout")}
     elif named:
         keys["cases"] = named
+    special = {name: found for name in keys["inputs"] if (found := _special(group, name, plan))}
+    if special:
+        keys["explore"] = {"indices": {name: {"special": list(values)} for name, values in special.items()}}
     return _without_unused_dims({key: value for key, value in keys.items() if value is not None})
 
 
@@ -154,6 +157,11 @@ def _drawn(group: Group, name: str, plan: Plan, small: Sizes | None) -> Drawn:
     if tensor.dtype == "bool":
         return truth_values(seen)
     return whole_values(seen, below=None if small is None else _small_bound(group, name, plan, small))
+
+
+def _special(group: Group, name: str, plan: Plan) -> tuple[int, ...]:
+    """Return the whole numbers of an input that explore should try, beside those that are drawn."""
+    return _drawn(group, name, plan, plan.small).special if name in tensors_of(group.signatures[0]) else ()
 
 
 def _small_bound(group: Group, name: str, plan: Plan, small: Sizes) -> int | None:

@@ -22,6 +22,7 @@ class Drawn:
 
     keys: dict[str, Any]  # of its mapping in the spec, without `shape`
     remark: str = ""  # what is different from the values that were seen, as the predicate of a sentence
+    special: tuple[int, ...] = ()  # whole numbers that were seen and are not drawn, as -100 of a label to ignore
 
 
 def real_values(seen: Sequence[SeenValues], *, differentiated: bool) -> Drawn:
@@ -46,17 +47,17 @@ def whole_values(seen: Sequence[SeenValues], *, below: int | None = None) -> Dra
     if all(values.is_permutation for values in measured):
         return Drawn(keys={"permutation": True})
     low, high = (int(end) for end in (min(v.low or 0 for v in measured), max(v.high or 0 for v in measured)))
-    remark = ""
+    remark, special = "", tuple[int, ...]()
     if low < 0 <= high:
         least = min(values.least if values.least is not None else high for values in measured)
-        remark = f"had values below zero down to {low}; drawn from {least} on"
-        low = least
+        remark = f"had values below zero down to {low}; drawn from {least} on, and {low} is left to explore"
+        low, special = least, (low,)
     if below is not None and below <= high:  # places in a dimension, all of which exist
         low = 0
     end = high + 1 if below is None else min(high + 1, below)
     if all(values.is_sorted for values in measured) and low < high:
         remark = remark or "was sorted in all calls; drawn in any order"
-    return Drawn(keys={"integers": [low, end]}, remark=remark)
+    return Drawn(keys={"integers": [low, end]}, remark=remark, special=special)
 
 
 def truth_values(seen: Sequence[SeenValues]) -> Drawn:

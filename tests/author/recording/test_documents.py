@@ -218,8 +218,17 @@ def test_remarks_say_what_differs() -> None:
     assert remarks_of(group, first_plan(group, "ops:F")) == [
         "x held NaN or infinity in some call; drawn finite",
         "w was 1 everywhere in all calls; drawn around it",
-        "ids had values below zero down to -1; drawn from 0 on",
+        "ids had values below zero down to -1; drawn from 0 on, and -1 is left to explore",
     ]
+
+
+def test_values_of_padding_are_left_to_explore() -> None:
+    group = group_of(
+        signature(values={"labels": SeenValues(low=-100, high=3, least=0)}, x=tensor(4), labels=whole(4), ids=whole(4))
+    )
+    document = document_of(group, first_plan(group, "ops:F"))
+    assert document["inputs"]["labels"]["integers"] == [0, 4]
+    assert document["explore"] == {"indices": {"labels": {"special": [-100]}}}
 
 
 def test_other_arguments_and_dimensions_part_groups() -> None:
