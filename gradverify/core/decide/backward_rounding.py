@@ -114,8 +114,6 @@ def _up_to_low_precision(context: JudgingContext, chosen: Tensor, judged: Judged
     the claims' errors at these points become undetermined, right or not.
     """
     wrong = judged.code == Code.MISMATCH
-    if not any_set(wrong):
-        return judged
     groups, claimed, numeric = _group_rows(context, chosen, wrong), context.claimed[chosen], judged.numeric
     in_double = replace(context.backward, problem=context.sampled.problem)
 

@@ -136,16 +136,15 @@ def _rows_wrong_along(
         inputs = columns[chosen, number]
         direction = torch.stack([each[inputs] for each in directions], dim=1) @ weights[number]
         largest = direction[direction.abs().argmax()]
-        if float(largest) != 0:
-            yield _Row(
-                index=number,
-                chosen=chosen,
-                inputs=inputs,
-                kinked=kinked[chosen, number],
-                direction=direction / largest,
-                length=float(length[inputs].min()),
-                negligible=float(negligible[number]),
-            )
+        yield _Row(
+            index=number,
+            chosen=chosen,
+            inputs=inputs,
+            kinked=kinked[chosen, number],
+            direction=direction / largest,
+            length=float(length[inputs].min()),
+            negligible=float(negligible[number]),
+        )
 
 
 def _disjoint_groups(near: JudgingContext, rows: Sequence[_Row]) -> Iterator[list[_Row]]:
@@ -192,7 +191,7 @@ class _WrongRow:
 def _rows_at_kinks(context: JudgingContext, parts: Parts) -> tuple[Tensor, Tensor]:
     """Return the mask of entries accepted at a kink, (M, m), and the outputs with several of them and no mismatch."""
     code, present = torch.cat([judged.code for _, judged in parts]), context.column_groups.column_of >= 0
-    kinked = (code == Code.KINK) & present
+    kinked = code == Code.KINK
     several = kinked.sum(dim=0) > 1
     if any_set(several):
         several &= (kinked | (code == Code.MATCH) | ~present).all(dim=0)

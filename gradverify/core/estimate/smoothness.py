@@ -119,7 +119,6 @@ def stair_height(samples: Samples) -> Tensor:
     first = tail.to(torch.int8).argmax(dim=1, keepdim=True)
     down, up = samples.changes
     opposite, infinite = up * down > 0, up.isinf() ^ down.isinf()
-    opposite &= (up.isfinite() & down.isfinite()) | infinite
     distance = first - torch.arange(tail.shape[1], device=tail.device).view(1, -1, 1)
     beyond = (distance > 0) & (distance <= _FAR)
     near, far = ((opposite & rungs).sum(dim=1) >= SEVERAL for rungs in (beyond & (distance <= FEW), beyond))

@@ -86,8 +86,7 @@ def tableau(start: Tensor, noise: Tensor, usable: Tensor, lengths: Tensor, *, sm
         coarse, fine = entry[:, :-1], entry[:, 1:]
         ratio = lengths[:, :-order] / lengths[:, order:]
         entry = fine + (fine - coarse) / (ratio - 1)
-        change = torch.maximum((entry - fine).abs(), (entry - coarse).abs())
-        uncertainty = change + noise[:, order:]
+        uncertainty = (entry - coarse).abs() + noise[:, order:]
         contradicted = _outside(entry, low[:, order:], high[:, order:])
         if smooth:
             contradicted = torch.maximum(contradicted, _outside(entry, *_narrowed(entry, uncertainty)))

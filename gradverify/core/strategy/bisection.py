@@ -91,7 +91,7 @@ def wrong_rows(sums: RandomSums, known_rows: CachedRows, column: int) -> list[in
     if wrong:
         return sorted(wrong)
     bisected = _bisected_row(sums, slopes, column)
-    return [bisected] if bisected is not None and _is_wrong(sums, known_rows, slopes, bisected, column) else []
+    return [bisected] if _is_wrong(sums, known_rows, slopes, bisected, column) else []
 
 
 def _is_wrong(sums: RandomSums, known_rows: CachedRows, slopes: Estimate, output: int, column: int) -> bool:
@@ -103,11 +103,8 @@ def _is_wrong(sums: RandomSums, known_rows: CachedRows, slopes: Estimate, output
     return bool(~agrees & torch.isfinite(bar))
 
 
-def _bisected_row(sums: RandomSums, slopes: Estimate, column: int) -> int | None:
-    """Bisect the cotangent with the largest error down to one output; costs one vjp per level.
-
-    None if that cotangent is zero.
-    """
+def _bisected_row(sums: RandomSums, slopes: Estimate, column: int) -> int:
+    """Bisect the cotangent with the largest error down to one output; costs one vjp per level."""
     value = slopes.value.nan_to_num(0.0) / sums.measured.lengths.step[column]
     errors = sums.cotangents @ value - sums.vjps[:, column]
     worst = int(errors.abs().argmax())
@@ -119,7 +116,7 @@ def _bisected_row(sums: RandomSums, slopes: Estimate, column: int) -> int | None
         left_error = float(part @ value - vjp_for_sums(sums.measured, part)[column])
         is_left = not math.isfinite(left_error) or abs(left_error) >= abs(error - left_error)
         support, error = (left, left_error) if is_left else (right, error - left_error)
-    return int(support) if len(support) else None
+    return int(support)
 
 
 def _rest(whole: SumDifference, part: SumDifference) -> SumDifference:

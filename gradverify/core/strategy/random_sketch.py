@@ -114,7 +114,7 @@ def compare_by_random_sums(measured: MeasuredProblem, entrywise: MeasuredProblem
         groups=() if found is None else found.groups,
         extremes=replace(
             Extremes() if found is None else found.extremes,
-            limit=-math.inf if limit is None else limit,
+            limit=limit,
             vacuous=found is None and not any_set(whole.vjps != 0),
         ),
         parts=(),
@@ -203,16 +203,16 @@ def _within_tolerance(found: SumDifference) -> SumDifference:
     return replace(found, allowed=found.tolerated) if blind and found.is_close else found
 
 
-def _detection_limit(whole: RandomSums, known_rows: CachedRows, generator: torch.Generator) -> float | None:
+def _detection_limit(whole: RandomSums, known_rows: CachedRows, generator: torch.Generator) -> float:
     """Return the relative error of an entry of usual size that would have shown in some sum, whatever the weights.
 
     The usual size is the median of the non-zero entries of a random row, weighted as in the sums. The worst of
-    a few rows counts. If some sums differ, and may pass within rtol, an entry shows only beyond rtol. None if the
+    a few rows counts. If some sums differ, and may pass within rtol, an entry shows only beyond rtol. -inf if the
     rows have no non-zero entry, or if no output is finite around the point.
     """
     finite = whole.finite.nonzero().squeeze(1)
     if not len(finite):
-        return None
+        return -math.inf
     gaps = [_within_tolerance(gap) for gap in whole.gaps]
     passes_within_rtol = any(gap.differs for gap in gaps)
     allowed = [gap.allowed + gap.slack if passes_within_rtol else gap.allowed for gap in gaps]
@@ -227,4 +227,4 @@ def _detection_limit(whole: RandomSums, known_rows: CachedRows, generator: torch
                 visible.append(float((spread * error / (weights * nonzero.median())).nan_to_num(torch.inf).min()))
         if visible:
             limits.append(min(visible))
-    return max(limits, default=None)
+    return max(limits, default=-math.inf)

@@ -124,7 +124,7 @@ def _by_differences(context: JudgingContext, line: _Line) -> Look | None:
         return None
     steps = _smallest_steps(context, colours)
     colours, steps = colours[steps <= _LONGEST], steps[steps <= _LONGEST]
-    if len(colours) < SEVERAL:
+    if not len(colours):
         return None
     of_group = context.claimed.new_zeros(context.column_groups.count).index_put_((colours,), steps)
     base = context.lengths.step * of_group[context.column_groups.colour]
