@@ -16,6 +16,7 @@ from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import record, vjp_problem
 from gradverify.errors import EvaluationError
 from gradverify.exploration.change import Base, Rule
+from gradverify.exploration.exercised.watch import watch
 from gradverify.exploration.judge import Judged, Outcome, judge
 from gradverify.exploration.legal import why_not
 from gradverify.exploration.slices import is_well_conditioned, uses_matrices
@@ -62,6 +63,8 @@ def attempt(base: Base, case: Case, rules: Sequence[Rule] = (), *, by_contract: 
             overwrites=judged.overwrites or found.overwrites,
         )
         if judged.outcome is not Outcome.RIGHT:
+            if judged.outcome is not Outcome.ILLEGAL and _is_near_singular(base, problem):
+                judged = Judged(outcome=Outcome.ILLEGAL, message="a matrix is close to singular")
             return Attempt(case=case, problem=problem, judged=judged, check=name)
     return Attempt(case=case, problem=problem, judged=judged, check=check)
 
@@ -100,9 +103,15 @@ def _why_illegal(base: Base, case: Case, problem: Problem, rules: Sequence[Rule]
         reason := why_not(case, {**base.tools.defaults, **base.tools.arguments(case)})
     ):
         return reason
-    if uses_matrices(base.seen.operators) and not is_well_conditioned(problem):
-        return "a matrix is close to singular"
     return next((reason for rule in rules if (reason := rule(case, problem, base.tools))), "")
+
+
+def _is_near_singular(base: Base, problem: Problem) -> bool:
+    """Return True if an input is close to a singular matrix, and forward inverts or decomposes matrices."""
+    if is_well_conditioned(problem):
+        return False
+    _, seen = watch(lambda: record(problem), base.tools.functions)
+    return uses_matrices(seen.operators)
 
 
 def _judge(base: Base, check: str, case: Case, problem: Problem) -> Judged:

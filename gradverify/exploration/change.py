@@ -17,12 +17,12 @@ from gradverify.exploration.tools import Tools
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What the user's code contains, and what it was seen to do at the inputs as written."""
+    """What the user's code contains, and what it was seen to compare with at the inputs as written."""
 
     numbers: tuple[float, ...] = ()  # that tensors were compared with, or that stand in the code
     integers: tuple[int, ...] = ()  # whole numbers in the code: block sizes, special values
     texts: tuple[str, ...] = ()  # short texts in the code: names of modes
-    operators: frozenset[str] = frozenset()  # names of the aten operators called
+    tested_for_none: frozenset[str] = frozenset()  # local names that the code compares with None
 
 
 # (the changed case, its problem, tools) -> why the case is not legal, "" if it is; may raise
@@ -58,6 +58,7 @@ class Change:
     names: tuple[str, ...] = ()  # the inputs that it changes
     rules: tuple[Rule, ...] = ()  # what forward has to be at the changed inputs, beside what the spec declares
     size: int | None = None  # the new size, if it changes one
+    factor: int | None = None  # the new value of an argument that sizes may have to be multiples of
     other_code: bool = False  # True if a flag, a text or None changes, so that other code may run
     far: bool = False  # True if values are far outside the range of the ones written
 

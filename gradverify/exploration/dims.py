@@ -85,10 +85,10 @@ def with_size(case: Case, dimension: Dimension, size: int, tools: Tools) -> Case
     """Return the case with another size; values that are kept stay, the others are drawn alike."""
     if not dimension.places:
         return _with_named(case, {**case.dims, dimension.name: size}, tools)
-    for path, axis in dimension.places:
-        shape = list(_shape(case, path, tools))
-        shape[axis] = size
-        case = resized(case, path, tuple(shape), tools)
+    for path in dict.fromkeys(path for path, _ in dimension.places):
+        shape = enumerate(_shape(case, path, tools))
+        new = tuple(size if (path, axis) in dimension.places else was for axis, was in shape)
+        case = resized(case, path, new, tools)
     for name in dimension.arguments:
         case = with_plain(case, name, size)
     return case

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from gradverify.case import Case
@@ -18,12 +19,15 @@ from gradverify.exploration.attempt import (
 )
 from gradverify.exploration.change import Base, Change
 from gradverify.exploration.inputs import tensor_at, tensor_inputs
+from gradverify.exploration.proposals import values
+from gradverify.exploration.propose import AND
 from gradverify.exploration.shrink import differences, shrink, with_smaller_sizes
-from gradverify.result import CheckResult, Discovery, Grade, Verdict
+from gradverify.result import CheckResult, Discovery, Finding, Grade, Verdict
 
 _NO_GRADIENT = "GV102"
 _OF_CONTRACT = ("GV3", "GV4", "GV5")
 _PLACE = "single-elements"  # a cause that says where, and not why
+_OF_ALL = ("detached", "straight-through")  # that would have shown at other values too
 _FEW = 2  # entries that a cause may explain by coincidence
 _MOST_ENTRIES = 10_000  # of a Jacobian that is judged entry by entry before it is made smaller
 
@@ -60,6 +64,8 @@ def failure(base: Base, number: int, change: Change, found: Attempt) -> Discover
     wide = _diagnosed(base, found.case, found.check)
     shown = _diagnosed(base, small, found.check)
     shown = (wide or result) if shown is None else shown if wide is None else _with_causes_of(shown, wide)
+    if change.kind in values.KINDS:
+        shown = _without_causes(shown, _OF_ALL)
     inputs, spec = base.tools.text(small)
     return Discovery(
         grade=Grade.EXTREME if change.far else Grade.FAILURE,
@@ -83,9 +89,13 @@ def is_same(one: Discovery, other: Discovery) -> bool:
     """Return True if two discoveries are one mistake.
 
     They are at the same inputs, or name the same cause in the same block. If one has no cause, the same input has
-    changed, and the same blocks are wrong; but other texts and flags may show other mistakes.
+    changed, and the same blocks are wrong; but other texts and flags may show other mistakes. Of pairs of changes, one
+    is the same, and the same blocks are wrong.
     """
     if (one.inputs == other.inputs) if one.inputs else (one.changes == other.changes):
+        return True
+    halves, others_halves = (set(each.changes[0].split(AND)) for each in (one, other))
+    if min(len(halves), len(others_halves)) > 1 and halves & others_halves and _blocks(one) == _blocks(other):
         return True
     causes, others = _causes(one), _causes(other)
     if causes and others:
@@ -126,13 +136,26 @@ def _with_causes_of(small: CheckResult, wide: CheckResult) -> CheckResult:
     for finding in small.findings:
         other = known.get((finding.code, finding.of, finding.wrt), finding)
         says = finding.message.partition("\n")[0]
-        if other.cause and other.cause not in (_PLACE, finding.cause):
-            why = other.message.partition("\n")[2]
-            finding = replace(finding, cause=other.cause, message=f"{says}\n{why} (before the inputs were made small)")
-        elif finding.cause and not other.cause and finding.total <= _FEW:
+        if other.cause not in (None, _PLACE) and _why(other) != _why(finding):
+            message = f"{says}\n{_why(other)} (before the inputs were made small)"
+            finding = replace(finding, cause=other.cause, message=message)
+        elif other.cause in (None, _PLACE) and finding.total <= _FEW:
             finding = replace(finding, cause=None, message=says)
         findings.append(finding)
     return replace(small, findings=tuple(findings))
+
+
+def _without_causes(result: CheckResult, causes: Collection[str]) -> CheckResult:
+    findings = [
+        replace(each, cause=None, message=each.message.partition("\n")[0]) if each.cause in causes else each
+        for each in result.findings
+    ]
+    return replace(result, findings=tuple(findings))
+
+
+def _why(finding: Finding) -> str:
+    """Return the lines of a message that explain the cause."""
+    return finding.message.partition("\n")[2]
 
 
 def _phrases(base: Base, change: Change, small: Case) -> tuple[str, ...]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dis
 from collections.abc import Iterable, Iterator, Sequence
-from types import CellType, FunctionType
+from types import FunctionType
 from typing import Any
 
 from gradverify.case import Case
 from gradverify.exploration.change import Seen
-from gradverify.exploration.exercised.functions import with_called
+from gradverify.exploration.exercised.functions import contents_of, with_called
 from gradverify.exploration.exercised.user_code import code_of, nested
 from gradverify.exploration.exercised.watched import Watched
 from gradverify.exploration.inputs import plain_inputs
@@ -31,8 +32,21 @@ def seen_in(case: Case, functions: Sequence[FunctionType], watched: Watched) -> 
         numbers=tuple(dict.fromkeys(map(float, numbers))),
         integers=tuple(sorted(dict.fromkeys(whole), key=lambda value: 0 <= value < _SMALL_SIZE)),
         texts=tuple(dict.fromkeys(value for value in constants if isinstance(value, str))),
-        operators=watched.operators,
+        tested_for_none=frozenset(_tested_for_none(functions)),
     )
+
+
+def _tested_for_none(functions: Sequence[FunctionType]) -> Iterator[str]:
+    """Yield the local names that are compared with None by `is` or `is not`."""
+    for function in with_called(functions):
+        code = code_of(function)
+        assert code is not None, "with_called returns only what has code"
+        for each in nested(code):
+            steps = list(dis.get_instructions(each))
+            for name, test, after in zip(steps, steps[1:], steps[2:], strict=False):
+                is_test = test.opname.endswith("NONE") or (test.argval is None and after.opname == "IS_OP")
+                if name.opname.startswith(("LOAD_FAST", "LOAD_DEREF")) and is_test:
+                    yield name.argval[-1] if isinstance(name.argval, tuple) else name.argval
 
 
 def _constants(functions: Sequence[FunctionType]) -> Iterator[Any]:
@@ -46,7 +60,7 @@ def _constants(functions: Sequence[FunctionType]) -> Iterator[Any]:
             names = [name for each in nested(code) for name in each.co_names]
             yield from _values(function.__globals__.get(name) for name in names)
             yield from _values((*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()))
-            yield from _values(map(_content, function.__closure__ or ()))
+            yield from _values(contents_of(function))
 
 
 def _values(constants: Iterable[Any]) -> Iterator[Any]:
@@ -60,10 +74,3 @@ def _values(constants: Iterable[Any]) -> Iterator[Any]:
 
 def _is_short_text(value: Any) -> bool:
     return isinstance(value, str) and value.isidentifier() and len(value) <= _LONGEST_TEXT
-
-
-def _content(cell: CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # it is empty
-        return None

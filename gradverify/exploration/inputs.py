@@ -16,6 +16,7 @@ from gradverify.sampling.dtypes import dtype_named
 from gradverify.sampling.literals import literal_tensor
 
 _ITEM = re.compile(r"(.*)\[(\d+)\]")  # path of a tensor in a list: xs[1]
+INIT = "init."  # before the name of an argument of a module's constructor
 
 
 def tensor_inputs(case: Case) -> dict[str, TensorInput]:
@@ -31,8 +32,12 @@ def tensor_inputs(case: Case) -> dict[str, TensorInput]:
 
 
 def plain_inputs(case: Case, defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments that are no tensors by name, defaults of parameters that are not set included."""
+    """Return the arguments that are no tensors by name, defaults of parameters that are not set included.
+
+    Those of a module's constructor are among them, as `init.stride`.
+    """
     found = {name: value for name, value in defaults.items() if name not in case.inputs}
+    found |= {f"{INIT}{name}": value for name, value in (case.init or {}).items()}
     for name, given in case.inputs.items():
         if isinstance(given, Literal):
             found[name] = given.value
@@ -69,6 +74,8 @@ def with_input(case: Case, path: str, given: Input) -> Case:
 
 def with_plain(case: Case, name: str, value: Any) -> Case:
     """Return the case with an argument that is no tensor."""
+    if name.startswith(INIT):
+        return replace(case, init={**(case.init or {}), name.removeprefix(INIT): value})
     return with_input(case, name, TupleArgument(items=value) if isinstance(value, tuple) else Literal(value=value))
 
 
@@ -107,7 +114,7 @@ def described(tensor: Tensor, like: TensorInput) -> TensorInput:
 
 def written_out(case: Case) -> str:
     """Return what a change may change, as text: arguments may have no truth value when they are compared."""
-    return repr((case.inputs, case.dims, case.dtype))
+    return repr((case.inputs, case.init, case.dims, case.dtype))
 
 
 def frozen(case: Case, tools: Tools) -> Case:

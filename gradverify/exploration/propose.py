@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from gradverify.exploration.change import Base, Change
 from gradverify.exploration.proposals import arguments, indices, memory, sizes, values
 
+AND = " with "  # between the phrases of two changes
 KINDS: tuple[Callable[[Base], Iterator[Change]], ...] = (
     arguments.proposals,
     values.at_constants,
@@ -38,7 +39,7 @@ def pairs(first: Change, second: Change) -> Change:
     """Return the change that makes two changes, one after the other."""
     return Change(
         kind="pairs",
-        phrase=f"{first.phrase}; {second.phrase}",
+        phrase=f"{first.phrase}{AND}{second.phrase}",
         apply=lambda case: second.apply(first.apply(case)),
         names=tuple(dict.fromkeys((*first.names, *second.names))),
         rules=(*first.rules, *second.rules),

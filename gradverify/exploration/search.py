@@ -23,6 +23,7 @@ from gradverify.exploration.exercised.watched import Watched, merge
 from gradverify.exploration.harvest import seen_in
 from gradverify.exploration.inputs import written_out
 from gradverify.exploration.judge import Outcome
+from gradverify.exploration.proposals import arguments, sizes
 from gradverify.exploration.propose import pairs, proposals
 from gradverify.exploration.tools import Tools
 from gradverify.result import Discovery, Exploration, Grade, Verdict
@@ -47,6 +48,7 @@ class _Memory:
     largest: dict[tuple[str, ...], int]
     watched: Watched
     right: tuple[int, ...]  # the numbers of the proposals
+    refused: tuple[int, ...]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -65,6 +67,7 @@ class _Search:
     watched: Watched = field(default_factory=Watched)  # of the forwards and backwards of all tries
     missing: bool = True  # True as long as something is not exercised
     right: dict[int, Change] = field(default_factory=dict)  # changes whose gradient is right, by number of proposal
+    refused: dict[int, Change] = field(default_factory=dict)  # of arguments, that forward or backward does not take
 
 
 def explore(case: Case, tools: Tools, request: Exploring, on_try: OnTry) -> Exploration:
@@ -84,19 +87,29 @@ def explore(case: Case, tools: Tools, request: Exploring, on_try: OnTry) -> Expl
     state.base = replace(state.base, broken=cache(lambda: broken_as_written(state.base)))  # within the try's deadline
     state.base = replace(state.base, seen=seen_in(case, tools.functions, state.watched))
     state.missing = bool(uncovered(state.watched, tools.functions))
-    right = () if request.after is None else _go_on(state, request.after)
+    _try_all(state, request.after, on_try)
+    return replace(_so_far(state), uncovered=uncovered(state.watched, tools.functions), message=message)
+
+
+def _try_all(state: _Search, after: Trying | None, on_try: OnTry) -> None:
+    """Try all changes within the budget, from the first one or those after a try that ended the process."""
+    right, refused = ((), ()) if after is None else _go_on(state, after)
     for number, change in enumerate(_all_changes(state)):
         if state.tries >= state.budget:
             break
         candidate = _applied(state, change)
-        if request.after is not None and number <= request.after.number:
+        if after is not None and number <= after.number:
             if number in right:
                 state.right[number] = change
+            elif number in refused:
+                state.refused[number] = change
         elif candidate is not None:
             on_try(_trying(state, number, change))
-            if _try(state, change, candidate):
+            outcome = _try(state, change, candidate)
+            if outcome is Outcome.RIGHT:
                 state.right[number] = change
-    return replace(_so_far(state), uncovered=uncovered(state.watched, tools.functions), message=message)
+            elif outcome in (Outcome.ILLEGAL, Outcome.REFUSED) and change.kind == arguments.KIND:
+                state.refused[number] = change
 
 
 def _trying(state: _Search, number: int, change: Change) -> Trying:
@@ -106,12 +119,13 @@ def _trying(state: _Search, number: int, change: Change) -> Trying:
         largest=state.largest,
         watched=state.watched,
         right=tuple(state.right),
+        refused=tuple(state.refused),
     )
     return Trying(so_far=_so_far(state), number=number, phrase=change.phrase, memory=pickle.dumps(memory))
 
 
-def _go_on(state: _Search, after: Trying) -> tuple[int, ...]:
-    """Take over what a search knew that ended during a try; return the numbers of its proposals that were right."""
+def _go_on(state: _Search, after: Trying) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Take over what a search knew that ended during a try; return the numbers of its right and refused proposals."""
     state.tries = after.so_far.tries
     state.discoveries += after.so_far.discoveries
     state.lost += after.so_far.lost
@@ -120,7 +134,7 @@ def _go_on(state: _Search, after: Trying) -> tuple[int, ...]:
     state.unconfirmed += memory.unconfirmed
     state.largest |= memory.largest
     state.watched = merge(state.watched, memory.watched)
-    return memory.right
+    return memory.right, memory.refused
 
 
 def _watching(state: _Search) -> Watching:
@@ -178,16 +192,21 @@ def _as_written(state: _Search) -> tuple[str, tuple[str, ...]]:
 
 
 def _all_changes(state: _Search) -> Iterator[Change]:
-    """Yield single changes; if none of them shows a failure, then pairs of those that turned out legal."""
+    """Yield single changes; if none of them shows a failure, then pairs.
+
+    First an argument that was refused and a size that it may need, then pairs of changes that turned out legal.
+    """
     yield from proposals(state.base)
     if any(found.grade is Grade.FAILURE for found in state.discoveries):
         return
+    for change in list(state.refused.values())[:_FIRST_OF_PAIRS]:
+        yield from (pairs(change, other) for other in sizes.beside(state.base, change))
     singles = list(state.right.values())
-    firsts = [change for change in singles if change.kind in ("arguments", "sizes")][:_FIRST_OF_PAIRS]
-    seconds = [change for change in singles if change.kind not in ("sizes", "dtype", "layout", "rank")]
+    firsts = [change for change in singles if change.kind in (arguments.KIND, sizes.SIZES)][:_FIRST_OF_PAIRS]
+    seconds = [change for change in singles if change.kind not in (sizes.SIZES, sizes.RANK, "dtype", "layout")]
     for second in seconds[:_SECOND_OF_PAIRS]:
         for first in firsts:
-            if not set(first.names) & set(second.names) or second.kind != "arguments":
+            if not set(first.names) & set(second.names) or second.kind != arguments.KIND:
                 yield pairs(first, second)
 
 
@@ -212,28 +231,28 @@ def _digest(case: Case) -> bytes:
     return blake2b(written_out(case).encode()).digest()
 
 
-def _try(state: _Search, change: Change, candidate: Case) -> bool:
-    """Try a changed case and note what comes of it; return True if it is legal, and the check finds nothing wrong."""
+def _try(state: _Search, change: Change, candidate: Case) -> Outcome:
+    """Try a changed case, note what comes of it and return it; right is what the check finds nothing wrong with."""
     state.base = replace(state.base, deadline=deadline_in(_SHARE * state.base.case.timeout))
+    outcome = Outcome.SUSPECT
     try:
         found = attempt(state.base, candidate, change.rules, by_contract=change.other_code)
-        if found.judged.outcome is Outcome.ILLEGAL:
-            return False
+        outcome = found.judged.outcome
+        if outcome is Outcome.ILLEGAL:
+            return outcome
         state.tries += 1
         if change.size is not None and found.judged.outputs > _MOST_OUTPUTS:
             state.largest[change.names] = min(change.size, state.largest.get(change.names, change.size))
-        if found.judged.outcome is Outcome.RIGHT:
-            return True
-        if found.judged.outcome is Outcome.REFUSED:
+        if outcome is Outcome.REFUSED:
             _note(state, change, found, ("refused", change.kind, change.names, found.judged.message), question)
-        else:
+        elif outcome is Outcome.SUSPECT:
             # Other values of an argument may show other mistakes.
-            what = (change.phrase,) if change.kind == "arguments" else change.names
-            is_wrong = _note(state, change, found, (change.kind, what, found.check, found.judged.pairs), failure)
-            return not is_wrong
+            what = (change.phrase,) if change.kind == arguments.KIND else change.names
+            if not _note(state, change, found, (change.kind, what, found.check, found.judged.pairs), failure):
+                outcome = Outcome.RIGHT
     except OutOfTime as error:
         state.lost.append(f"{change.phrase}: {error}")
-    return False
+    return outcome
 
 
 def _note(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -44,7 +45,7 @@ class _Shrinking:
             return False
         try:
             smaller = make(self.case, *arguments)
-        except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError):
+        except Exception:  # of factories and constraints too, which take some shapes only
             return False
         if written_out(smaller) == written_out(self.case):
             return False
@@ -65,10 +66,14 @@ def shrink(base: Base, case: Case, fails: Fails) -> Case:
     written = frozen(base.case, base.tools)
     for name, given in written.inputs.items():
         state.take(with_input, name, given)
+    state.take(lambda case: replace(case, init=written.init))
     if state.case.dtype != written.dtype:
         state.take(lambda case: replace(case, dtype=written.dtype))
     _smaller(state)
     _simpler(state)
+    for path, given in tensor_inputs(state.case).items():
+        if given.constraint is not None:
+            state.take(with_tensor, path, tensor_at(state.case, path, base.tools))  # as they are used
     return state.case
 
 
@@ -150,7 +155,8 @@ def _one_by_one(state: _Shrinking, path: str) -> None:
         if not values.is_floating_point():
             return
         entry = float(values.reshape(-1)[place])
-        for simple in dict.fromkeys((1.0, 2.0, float(round(entry)), round(entry, 1))):
+        rounded = (float(round(entry)), round(entry, 1)) if math.isfinite(entry) else ()
+        for simple in dict.fromkeys((1.0, 2.0, *rounded)):
             if simple == entry:
                 break
             changed = values.clone()

@@ -78,7 +78,7 @@ def is_well_conditioned(problem: Problem) -> bool:
     """Return True if no differentiated input of two or more dimensions is close to a singular matrix."""
     for primal in problem.primals:
         values = primal.tensor
-        if values.dim() >= 2 and values.numel():
+        if values.dim() >= 2 and values.numel() and values.layout is torch.strided:
             condition = torch.linalg.cond(values if values.is_complex() else values.double())
             if not bool((condition < _WORST_CONDITION).all()):
                 return False

@@ -58,9 +58,10 @@ def saving_lines(case: CaseResult, width: int) -> list[Line]:
 
 
 def also_text(found: Discovery) -> str:
-    """Return how many later tries were wrong in the same way, and where; "" if none was."""
+    """Return how many later tries seem wrong in the same way, and where; "" if none does. No check has judged them."""
     at = f": {safe('; '.join(found.also_at))}" if found.also_at else ""
-    return f"{counted(found.also, 'later try', 'later tries')} went wrong in the same way{at}" if found.also else ""
+    verb = "seems" if found.also == 1 else "seem"
+    return f"{counted(found.also, 'later try', 'later tries')} {verb} wrong in the same way{at}" if found.also else ""
 
 
 def explored_counts(explored: Exploration) -> str:

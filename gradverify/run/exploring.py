@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import FunctionType
 from typing import Any
 
-from gradverify.case import Case, Expectation, ExploreRules, Exploring, Settings, Tolerances, TorchGradcheck
+import torch
+
+from gradverify.case import (
+    Case,
+    Expectation,
+    ExploreRules,
+    Exploring,
+    Input,
+    Settings,
+    SizeArgument,
+    TensorInput,
+    Tolerances,
+    TorchGradcheck,
+    Values,
+)
 from gradverify.checks.reference import check as reference
 from gradverify.checks.registry import Check, guarded, run_check
 from gradverify.core.model.problem import Problem
 from gradverify.diagnosis.diagnose import diagnose
 from gradverify.evidence import undiagnosed
+from gradverify.exploration.inputs import INIT
 from gradverify.exploration.search import OnTry, explore
 from gradverify.exploration.tools import Tools
 from gradverify.paths import shown_path
@@ -23,7 +38,7 @@ from gradverify.run.arguments import make_argument
 from gradverify.run.build import build
 from gradverify.run.exercised import functions_under_test
 from gradverify.run.run_checks import settings_of
-from gradverify.run.signature import forward_parameters
+from gradverify.run.signature import forward_parameters, parameters_of
 from gradverify.run.warned_once import each_warning_once
 from gradverify.spec.write import inputs_text, spec_text
 
@@ -82,8 +97,15 @@ def _checked(case: Case, problem: Problem, name: str, *, diagnosed: bool = False
 
 
 def _defaults(target: Any) -> dict[str, Any]:
-    parameters = forward_parameters(target) or ()
-    return {found.name: found.default for found in parameters if found.default is not inspect.Parameter.empty}
+    """Return the defaults of forward's parameters, and of those of a module's constructor as `init.bias`."""
+    found = _defaults_of(forward_parameters(target))
+    if isinstance(target, type) and issubclass(target, torch.nn.Module):
+        found |= {f"{INIT}{name}": value for name, value in _defaults_of(parameters_of(target)).items()}
+    return found
+
+
+def _defaults_of(parameters: Iterable[inspect.Parameter] | None) -> dict[str, Any]:
+    return {each.name: each.default for each in parameters or () if each.default is not inspect.Parameter.empty}
 
 
 def _text(case: Case) -> tuple[str, str]:
@@ -91,6 +113,20 @@ def _text(case: Case) -> tuple[str, str]:
     plain = replace(case, explore=ExploreRules(), exploring=None, expect=Expectation())
     folder = case.exploring.folder if case.exploring else ""
     try:
-        return inputs_text(plain), spec_text(plain, folder=Path(folder) if folder else None)
+        return inputs_text(_without_names(plain)), spec_text(plain, folder=Path(folder) if folder else None)
     except ValueError:
         return "", ""
+
+
+def _without_names(case: Case) -> Case:
+    """Return the case without names of sizes, for a text that does not say what they stand for."""
+    return replace(case, inputs={name: _without_sizes(given) for name, given in case.inputs.items()})
+
+
+def _without_sizes(given: Input) -> Input:
+    if isinstance(given, SizeArgument):
+        return replace(given, sizes=None)
+    if not isinstance(given, TensorInput) or given.sizes is None:
+        return given
+    tells_shape = isinstance(given.origin, Values) and 0 not in (given.shape or ())
+    return replace(given, sizes=None, shape=None if tells_shape else given.shape)

@@ -22,7 +22,7 @@ _KINDS = {
 def signature_of(found: Any) -> Signature:
     """Return the signature of `found`. Raises LoadError if it cannot be called."""
     kind = kind_of(found)
-    init = _parameters_of(found) if kind is TargetKind.MODULE else None
+    init = parameters_of(found) if kind is TargetKind.MODULE else None
     return Signature(kind=kind, parameters=_described(forward_parameters(found)), init=_described(init))
 
 
@@ -42,7 +42,7 @@ def forward_parameters(found: Any) -> list[inspect.Parameter] | None:
     """Return forward's parameters without `ctx` and `self`, None if Python has no signature (builtins)."""
     kind = kind_of(found)
     forward = found if kind is TargetKind.CALLABLE and not isinstance(found, torch.nn.Module) else found.forward
-    parameters = _parameters_of(forward)
+    parameters = parameters_of(forward)
     if parameters is None:
         return None
     drops_first = kind is TargetKind.MODULE or (kind is TargetKind.FUNCTION and takes_ctx(found))
@@ -56,7 +56,7 @@ def takes_ctx(function: type[torch.autograd.Function]) -> bool:
     return function.setup_context is torch.autograd.Function.setup_context
 
 
-def _parameters_of(called: Any) -> list[inspect.Parameter] | None:
+def parameters_of(called: Any) -> list[inspect.Parameter] | None:
     operator = operator_of(called)
     if operator is not None:
         return [_parameter_of(argument) for argument in operator._schema.arguments]

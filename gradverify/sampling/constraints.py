@@ -13,12 +13,14 @@ from gradverify.errors import InputError
 
 Transform = Callable[[Tensor], Tensor]
 
+_ROUNDING = 1e-12  # by which sums of squares, or of weights, may be off 1
+
 # Constraints that still hold after the same monotone function is applied to every value.
 ELEMENTWISE = frozenset({Constraint.POSITIVE, Constraint.DISTINCT, Constraint.SYMMETRIC, Constraint.TRIANGULAR})
 
 
 def impose(values: Tensor, constraint: Constraint) -> Tensor:
-    """Return `values` moved into the set. Raises InputError if that is not possible."""
+    """Return `values` moved into the set, where they stay if they are in it. Raises InputError if there is no way."""
     return _IMPOSE[constraint](values)
 
 
@@ -58,6 +60,8 @@ def _positive_definite(values: Tensor) -> Tensor:
     """Return matrices with condition number 4, equally spaced eigenvalues, and the scale (rms) of `values`."""
     _require_square(values, "positive_definite")
     _require_floating(values, "positive_definite")
+    if torch.equal(values, values.mH) and not bool(torch.linalg.cholesky_ex(values).info.any()):
+        return values
     vectors = torch.linalg.qr(values).Q
     scale = values.abs().square().mean().sqrt() if values.numel() else values.new_ones(())
     scale = torch.where(scale > 0, scale, torch.ones_like(scale))
@@ -67,6 +71,8 @@ def _positive_definite(values: Tensor) -> Tensor:
 
 def _simplex(values: Tensor) -> Tensor:
     _require_floating(values, "simplex")
+    if bool((values >= 0).all()) and _is_close(values.sum(dim=-1)):
+        return values
     weights = values.abs()
     floor = weights.mean(dim=-1, keepdim=True) / 20 if values.numel() else weights
     weights = torch.where(weights.sum(dim=-1, keepdim=True) > 0, weights + floor, torch.ones_like(weights))
@@ -91,8 +97,16 @@ def _orthogonal(values: Tensor) -> Tensor:
     _require_matrix(values, "orthogonal")
     _require_floating(values, "orthogonal")
     wide = values.shape[-2] < values.shape[-1]
-    vectors: Tensor = torch.linalg.qr(values.mH if wide else values).Q
+    tall = values.mH if wide else values
+    if _is_close(tall.mH @ tall, torch.eye(tall.shape[-1], dtype=values.dtype)):
+        return values
+    vectors: Tensor = torch.linalg.qr(tall).Q
     return vectors.mH if wide else vectors
+
+
+def _is_close(found: Tensor, to: Tensor | float = 1.0) -> bool:
+    """Return True if numbers are what they should be, up to rounding."""
+    return bool(((found - to).abs() <= _ROUNDING).all())
 
 
 def _hermitian_part(values: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from gradverify.case import (
     Float32Products,
     Input,
     ListInput,
+    Literal,
     Target,
     TensorInput,
     default_checks,
@@ -48,6 +49,7 @@ def read_case(raw: RawCase, folder: Path, remembered: Remembered) -> SpecCase:
     if document is not None:
         issues += _document_issues(document)
         read = {name: inputs.get(name) for name in document.inputs}
+        read |= {f"init.{name}": Literal(value=value) for name, value in (document.init or {}).items()}
         issues += explore_issues(document.explore, document.dims, read)
     if issues or document is None or target is None:
         raise BadValueError(*issues)

@@ -72,8 +72,9 @@ def document_text(document: Mapping[str, Any], *, comment: str = "") -> str:
 
 
 def inputs_text(case: Case) -> str:
-    """Return the inputs as a spec has them, one per line; raises ValueError as `spec_text` does."""
-    return "\n".join(f"{flow(name)}: {flow(value)}" for name, value in _inputs(case, None).items())
+    """Return `init`, if there is one, and the inputs as a spec has them, one per line; raises as `spec_text` does."""
+    written = ({"init": _plain("init", dict(case.init))} if case.init else {}) | _inputs(case, None)
+    return "\n".join(f"{flow(name)}: {flow(value)}" for name, value in written.items())
 
 
 def _line(name: str, value: Any, indent: str) -> str:
@@ -179,7 +180,8 @@ def _common(values: Mapping[str, float | None]) -> float | None:
 def _about(rules: ExploreRules, dims: Mapping[str, int], case: Case) -> ExploreRules:
     """Return rules without those for dims that are left out."""
     sizes = {name: allowed for name, allowed in rules.sizes.items() if name in dims}
-    return replace(rules, sizes=sizes, fixed=tuple(name for name in rules.fixed if name in dims or name in case.inputs))
+    known = {*dims, *case.inputs, *(f"init.{name}" for name in case.init or {})}
+    return replace(rules, sizes=sizes, fixed=tuple(name for name in rules.fixed if name in known))
 
 
 def _explore(rules: ExploreRules) -> dict[str, Any]:

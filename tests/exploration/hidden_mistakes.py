@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 import torch
@@ -99,6 +100,48 @@ def over_rows(grad: Tensor, x: Tensor) -> Tensor:
 def divided(grad: Tensor, x: Tensor) -> Tensor:
     """Return the gradient of `x.prod()`; where a factor is 0, as if it were constant."""
     return torch.where(x.bool(), grad * x.prod() / x, torch.zeros_like(x))
+
+
+class Reduction(Enum):
+    MEAN = "mean"
+    SUM = "sum"
+
+
+def weighted(grad: Tensor, x: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """Return the gradients of `weight * x.sin()`; without a weight as if x were not in a sine."""
+    return (grad, None) if weight is None else (grad * weight * x.cos(), grad * x.sin())
+
+
+def in_groups(x: Tensor, weight: Tensor, groups: int) -> Tensor:
+    """Return the products of each group of the entries of x with its own columns of the weight."""
+    if x.shape[-1] != groups * weight.shape[-1]:
+        raise ValueError("every group needs as many entries as the weight has columns")
+    parts = [part @ rows.mT for part, rows in zip(x.chunk(groups, -1), weight.chunk(groups), strict=True)]
+    return torch.cat(parts, -1)
+
+
+def of_groups(grad: Tensor, x: Tensor, weight: Tensor, groups: int) -> tuple[Tensor, Tensor]:
+    """Return the gradients of `in_groups`, those of the weight in the opposite order of groups."""
+    pairs = list(zip(grad.chunk(groups, -1), x.chunk(groups, -1), weight.chunk(groups), strict=True))
+    of_x = torch.cat([part @ rows for part, _, rows in pairs], -1)
+    return of_x, torch.cat([part.mT @ own for part, own, _ in reversed(pairs)])
+
+
+def summed(grad: Tensor, x: Tensor, dim: int, keepdim: bool) -> Tensor:
+    """Return the gradient of `x.sin().sum(dim, keepdim)`, as if the dimension were always kept."""
+    return (grad if keepdim else grad.expand(x.shape)) * x.cos()
+
+
+def segments(x: Tensor, ends: Tensor) -> Tensor:
+    if int(ends[0]) != 0 or int(ends[-1]) != len(x) or bool((ends.diff() < 0).any()):
+        raise ValueError("offsets rise from 0 to the number of entries")
+    parts = [x[start:stop].sin().sum() for start, stop in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)]
+    return torch.stack(parts)
+
+
+def of_segments(grad: Tensor, x: Tensor, ends: Tensor) -> Tensor:
+    """Return the gradient of `segments`, as if no segment were empty."""
+    return grad[: len(ends.unique()) - 1].repeat_interleave(ends.unique().diff()) * x.cos()
 
 
 HIDDEN = (
@@ -231,5 +274,60 @@ HIDDEN = (
         ),
         inputs=(points(3), False, 2.0),
         change="flip: true (was false)",
+    ),
+    Hidden(
+        name="member",
+        function=saving(
+            lambda x, reduction: reduced(x.sin(), reduction.value), lambda grad, x, _: grad * x.cos() / len(x)
+        ),
+        inputs=(points(3), Reduction.MEAN),
+        change="reduction: Reduction.SUM",
+    ),
+    Hidden(
+        name="mapping",
+        function=saving(lambda x, options: options["factor"] * x.sin(), lambda grad, x, _: grad * 2 * x.cos()),
+        inputs=(points(3), {"factor": 2.0, "unused": True}),
+        change="options: {'factor': ",
+    ),
+    Hidden(
+        name="left-out",
+        function=saving(lambda x, weight: x.sin() if weight is None else weight * x.sin(), weighted),
+        inputs=(points(3), points(3, positive=True)),
+        change="weight: none",
+    ),
+    Hidden(
+        name="near-a-size",
+        function=saving(
+            lambda x, n: x.sin().roll(n, -1), lambda grad, x, n: grad.roll(-n if n <= x.shape[-1] else n, -1) * x.cos()
+        ),
+        inputs=(points(7), 3),
+        change="n: 8 (was 3)",
+    ),
+    Hidden(
+        name="argument-and-size",
+        function=saving(in_groups, of_groups),
+        inputs=(points(2, 4), points(6, 4), 1),
+        change="groups: 2 (was 1)",
+    ),
+    Hidden(
+        name="equal-sizes",
+        function=saving(lambda x, dim, keepdim: x.sin().sum(dim, keepdim), summed),
+        inputs=(points(2, 3), 1, True),
+        change="keepdim: false (was true)",
+    ),
+    Hidden(
+        name="offsets",
+        function=saving(segments, of_segments),
+        inputs=(points(6), torch.tensor([0, 2, 4, 6])),
+        change="ends: third entry equal to the second",
+    ),
+    Hidden(
+        name="infinite-row",
+        function=saving(
+            lambda x, mask: torch.where((x + mask).isfinite().any(-1, keepdim=True), x.sin(), 0.0),
+            lambda grad, x, mask: grad * x.cos(),
+        ),
+        inputs=(points(2, 3), torch.tensor([[0.0, -torch.inf, 0.0], [0.0, 0.0, 0.0]])),
+        change="mask: first row -inf",
     ),
 )

@@ -273,3 +273,28 @@ def saving_inverse() -> type[torch.autograd.Function]:
             return grad * 2 * x * x.abs() / x
 
     return Square
+
+
+def test_cause_that_would_show_at_other_values_too_is_not_named() -> None:
+    def backward(grad: Tensor, x: Tensor) -> Tensor:
+        return grad * torch.where(x.abs() < 2, x.cos(), torch.zeros_like(x))  # zero beyond a bound, not everywhere
+
+    found = gradverify.explore(saving(lambda x: x.sin(), backward), (points(4),), checks=("gradcheck",))
+    causes = {finding.cause for failure in found.failures for check in failure.checks for finding in check.findings}
+    assert found.failures and "detached" not in causes
+
+
+def test_mistake_that_shows_in_several_pairs_is_listed_once() -> None:
+    def backward(grad: Tensor, x: Tensor, flip: bool) -> Tensor:
+        seen = grad * x.cos()
+        return torch.where((x == x.flip(0)) & flip, seen + 1, seen)
+
+    found = gradverify.explore(saving(lambda x, flip: x.sin(), backward), (points(4), False), checks=("gradcheck",))
+    assert len(found.failures) == 1
+
+
+def test_names_of_sizes_are_not_shown_without_what_they_stand_for() -> None:
+    x = points(4, 3)
+    wrong = saving(lambda x, up: x.sin() if up else x.exp(), lambda grad, x, _: grad * x.cos())
+    found = gradverify.explore(wrong, (x, True), dims={"x": ("n", "m")}, checks=("gradcheck",))
+    assert "shape" not in found.failures[0].inputs

@@ -8,7 +8,18 @@ import gradverify
 from tests.exploration.hidden_mistakes import HIDDEN, Hidden
 
 # Tries for what only two changes together show, or a late one; others take at most 40.
-MORE = {"pairs": 100, "coincident-rows": 150, "counts": 150}
+LATE = (
+    "argument-and-size",
+    "coincident-rows",
+    "counts",
+    "equal-sizes",
+    "infinite-row",
+    "left-out",
+    "near-a-size",
+    "offsets",
+    "pairs",
+)
+MORE = dict.fromkeys(LATE, 300)
 
 
 @pytest.mark.slow

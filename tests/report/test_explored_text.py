@@ -53,7 +53,7 @@ def test_a_failure_shows_what_was_changed_the_inputs_the_table_and_the_cause() -
         "      x[1]       1  output[1]         0  1.000000 ± 5e-15      1    3e-10  3.3e9\n"
         "      cause missing-broadcast-sum: each entry of x gets its gradient from the\n"
         "      last output that it goes into: the sum over all of them is missing\n"
-        "    2 later tries went wrong in the same way\n"
+        "    2 later tries seem wrong in the same way\n"
         "  reproduce: gradverify explore specs/pool.yaml -k 'pool/Pool/cpu-float64'\n"
         "  with --save DIR, gradverify explore writes it as a spec\n"
     )

@@ -33,7 +33,7 @@ def test_section_has_each_failure_with_inputs_and_table() -> None:
     (failure,) = told["failures"]
     assert failure["title"] == "found at try 9 of 1,200: stride: 1 (was 2), x: shape [1, 3] (was [2, 8])"
     assert failure["inputs"] == "x: {values: [[1.0, 2.0, 3.0]]}\nstride: 1"
-    assert failure["also"] == "4 later tries went wrong in the same way"
+    assert failure["also"] == "4 later tries seem wrong in the same way"
     assert (failure["message"], failure["saved"]) == ("", "found/pool-stride.yaml")
     (shown,) = failure["checks"][0]["findings"]
     assert (shown["cause"], shown["why"]) == ("missing-broadcast-sum", "the sum is missing")

@@ -366,3 +366,104 @@ def test_inputs_are_not_changed_after_a_check_that_ran_out_of_time() -> None:
     assert (found.verdict, found.checks) == (Verdict.INCONCLUSIVE, (late,))
     assert found.explored is not None
     assert (found.explored.tries, found.explored.message) == (0, "the inputs as written could not be judged")
+
+
+def of_file(tmp_path: Path, source: str, spec: str) -> Exploration:
+    """Return what changing the inputs of the only case finds, of a spec beside a module `ops.py`."""
+    (tmp_path / "ops.py").write_text(source, encoding="utf-8")
+    (tmp_path / "spec.yaml").write_text(spec, encoding="utf-8")
+    reading = read_paths([tmp_path])
+    assert reading.errors == ()
+    (wanted,) = expand(reading.specs)
+    found = run_case(replace(wanted, exploring=Exploring())).explored
+    assert found is not None
+    return found
+
+
+STRIDED = """
+import torch
+
+class Step(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, stride):
+        ctx.shape, ctx.stride = x.shape, stride
+        return x[..., ::stride].clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        found = grad.new_zeros(ctx.shape)
+        found[..., : grad.shape[-1]] = grad  # right for a stride of 1 only
+        return found, None
+
+class Strided(torch.nn.Module):
+    def __init__(self, stride=1):
+        super().__init__()
+        self.stride = stride
+
+    def forward(self, x):
+        return Step.apply(x, self.stride)
+"""
+
+
+@pytest.mark.parametrize("given", ["init: {stride: 1}\n", ""])
+def test_arguments_of_a_constructor_are_changed(tmp_path: Path, given: str) -> None:
+    found = of_file(tmp_path, STRIDED, f"function: ops.py:Strided\n{given}inputs: {{x: {{shape: [2, 5]}}}}\n")
+    first = found.failures[0]
+    assert any("init.stride: 2" in phrase for phrase in first.changes), first.changes
+    assert "init: {stride: 2}" in first.spec and "init: {stride: 2}" in first.inputs
+
+
+def test_argument_of_a_constructor_that_is_fixed_stays(tmp_path: Path) -> None:
+    spec = "function: ops.py:Strided\ninit: {stride: 1}\ninputs: {x: {shape: [2, 5]}}\n"
+    found = of_file(tmp_path, STRIDED, f"{spec}explore: {{fixed: [init.stride]}}\n")
+    assert found.failures == () and found.tries > 20
+
+
+SQUARED = """
+import torch
+
+class Squared(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, a, twice):
+        ctx.save_for_backward(a)
+        ctx.twice = twice
+        return a @ a if twice else a.sin()
+
+    @staticmethod
+    def backward(ctx, grad):
+        (a,) = ctx.saved_tensors
+        return (a.mT @ grad if ctx.twice else grad * a.cos()), None
+"""
+
+
+@pytest.mark.parametrize("constraint", ["symmetric", "positive_definite", "triangular", "orthogonal"])
+def test_matrices_with_a_constraint_are_made_small(tmp_path: Path, constraint: str) -> None:
+    spec = f"function: ops.py:Squared\ninputs: {{a: {{shape: [3, 3], constraint: {constraint}}}, twice: false}}\n"
+    found = of_file(tmp_path, SQUARED, spec)
+    assert "twice: true (was false)" in found.failures[0].changes
+    assert any("shape" in phrase for phrase in found.failures[0].changes)
+
+
+INVERSE = """
+import torch
+
+class Power(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, a, n):
+        ctx.save_for_backward(a)
+        ctx.n = n
+        return torch.linalg.matrix_power(a, n)
+
+    @staticmethod
+    def backward(ctx, grad):
+        (a,) = ctx.saved_tensors
+        with torch.enable_grad():
+            a = a.detach().requires_grad_()
+            found = torch.autograd.grad(torch.linalg.matrix_power(a, ctx.n), a, grad)
+        return found[0], None
+"""
+
+
+def test_singular_matrix_is_no_try_where_another_argument_inverts_it(tmp_path: Path) -> None:
+    spec = "function: ops.py:Power\ninputs: {a: {shape: [3, 3], normal: [0, 1]}, n: 2}\nchecks: [gradcheck]\n"
+    assert of_file(tmp_path, INVERSE, spec).failures == ()

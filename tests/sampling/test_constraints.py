@@ -130,3 +130,10 @@ def test_a_drawn_value_stays_where_its_projection_puts_it(constraint: Constraint
     values = draw(description, name="x", key="k", seed=0, dtype="float64", device="cpu").detach()
     project = projection(description)
     assert project is None or torch.equal(project(values), values)
+
+
+@pytest.mark.parametrize("constraint", list(Constraint))
+def test_written_values_that_satisfy_a_constraint_stay(constraint: Constraint) -> None:
+    drawn = constrained(constraint, (3, 3))
+    kept = constrained(constraint, (3, 3), Values(values=drawn.tolist()))
+    torch.testing.assert_close(kept, drawn, rtol=1e-12, atol=0.0)

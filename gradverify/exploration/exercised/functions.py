@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -37,7 +37,7 @@ def functions_together(targets: Iterable[Any]) -> tuple[FunctionType, ...]:
 
 
 def with_called(functions: Sequence[Any]) -> list[FunctionType | CodeType]:
-    """Return the functions and those of the same file that they call by a global name, each once."""
+    """Return the functions and those of the same file that they call by a global name or hold, each once."""
     pending = [function_of(function) or code_of(function) for function in functions]
     found: dict[int, FunctionType | CodeType] = {}
     while pending:
@@ -48,9 +48,19 @@ def with_called(functions: Sequence[Any]) -> list[FunctionType | CodeType]:
         found[id(code)] = function
         if isinstance(function, FunctionType):
             names = {name: None for each in nested(code) for name in each.co_names}
-            called = [function_of(function.__globals__.get(name)) for name in names]
+            held = [*(function.__globals__.get(name) for name in names), *contents_of(function)]
+            called = [function_of(each) for each in held]
             pending += [each for each in called if each and each.__code__.co_filename == code.co_filename]
     return list(found.values())
+
+
+def contents_of(function: FunctionType) -> Iterator[Any]:
+    """Yield the values in a function's closure."""
+    for cell in function.__closure__ or ():
+        try:
+            yield cell.cell_contents
+        except ValueError:  # it is empty
+            continue
 
 
 def _own(found: Iterable[Any]) -> tuple[FunctionType, ...]:

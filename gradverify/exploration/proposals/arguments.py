@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import Enum
 from functools import partial
 from types import NoneType
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 from gradverify.case import Case, Literal, TensorInput, Uniform
 from gradverify.exploration.change import Base, Change
 from gradverify.exploration.dims import shapes
-from gradverify.exploration.inputs import is_fixed, plain_inputs, tensor_inputs, with_input, with_plain
+from gradverify.exploration.inputs import INIT, is_fixed, plain_inputs, tensor_inputs, with_input, with_plain
 
 KIND = "arguments"
 FAMILIES = (
@@ -24,8 +25,9 @@ FAMILIES = (
     ("left", "right"),
     ("lower", "upper"),
 )
-_MODES = (bool, str, NoneType)  # values of which each may have code of its own
-_MOST = 14  # values tried for one argument
+_MODES = (bool, str, NoneType, Enum)  # values of which each may have code of its own
+_MOST = 20  # values tried for one argument
+_MOST_SIZES = 3  # sizes of tensors near which whole numbers are tried
 
 
 def proposals(base: Base) -> Iterator[Change]:
@@ -36,6 +38,8 @@ def proposals(base: Base) -> Iterator[Change]:
         if is_fixed(base.case, name):
             continue
         values = rules.choices[name] if name in rules.choices else _others(name, value, base)
+        if name.startswith(INIT):
+            values = (other for other in values if not isinstance(other, TensorInput))
         ways.append([_change(name, value, other) for other in _distinct(values, value)][:_MOST])
     ways += [[_to_none(path)] for path in _optional_tensors(base)]
     for number in range(max(map(len, ways), default=0)):
@@ -47,8 +51,15 @@ def _change(name: str, value: Any, other: Any) -> Change:
     given = other if isinstance(other, TensorInput) else None
     apply = partial(with_plain, name=name, value=other) if given is None else partial(_with, name, given)
     other_code = _has_mode(value) or _has_mode(other)
-    far = isinstance(other, float) and math.isinf(other)
-    return Change(kind=KIND, phrase=phrase, apply=apply, names=(name,), other_code=other_code, far=far)
+    return Change(
+        kind=KIND,
+        phrase=phrase,
+        apply=apply,
+        names=(name,),
+        factor=other if type(other) is int and other > 1 else None,
+        other_code=other_code,
+        far=isinstance(other, float) and math.isinf(other),
+    )
 
 
 def _has_mode(value: Any) -> bool:
@@ -70,36 +81,31 @@ def _with_literal(name: str, value: Any, case: Case) -> Case:
 
 
 def _optional_tensors(base: Base) -> Iterable[str]:
-    """Return the tensors that forward has None as the default of, and that may change."""
-    optional = (path for path in tensor_inputs(base.case) if base.tools.defaults.get(path, base) is None)
+    """Return the tensors that may become None: it is their default, or the code tests for it."""
+    defaults, tested = base.tools.defaults, base.seen.tested_for_none
+    optional = (path for path in tensor_inputs(base.case) if defaults.get(path, base) is None or path in tested)
     return [path for path in optional if not is_fixed(base.case, path)]
 
 
 def _others(name: str, value: Any, base: Base) -> Iterator[Any]:
-    if isinstance(value, bool):
-        yield not value
-    elif isinstance(value, int):
-        yield from _whole(value, base)
-    elif isinstance(value, float):
-        yield from _real(value)
-    elif isinstance(value, str):
-        yield from _texts(value, base)
-    elif value is None:
-        yield from _for_none(base)
-    elif isinstance(value, list | tuple) and value:
-        yield from _sequences(value, base)
+    """Yield other values of the kind that an argument has; those of a type that is not known are left alone."""
+    known = next((others for kind, others in _BY_TYPE if isinstance(value, kind)), None)
+    if known is not None:
+        yield from known(value, base)
     if base.tools.defaults.get(name, base) is None and value is not None:
         yield None
 
 
 def _whole(value: int, base: Base) -> Iterator[Any]:
     yield from (value + 1, value - 1, 1, 0, 2, -1, 3, -2, 2 * value, 4, 5)
+    sizes = dict.fromkeys(size for _, shape, _ in shapes(base.case, base.tools) for size in shape)
+    yield from (near for size in list(sizes)[:_MOST_SIZES] for near in (size + 1, size, -size))
     yield from (number for number in base.seen.integers if abs(number) < 200)
     if value > 0:
         yield from ((value, value + 1), (value + 1, value))
 
 
-def _real(value: float) -> Iterator[float]:
+def _real(value: float, _base: Base) -> Iterator[float]:
     yield from (1.0, 0.0, 0.5, 2.0, value / 2, 2 * value, 3.0, 1.5, 10 * value, value / 10, -value, -1.0, math.inf)
 
 
@@ -108,7 +114,7 @@ def _texts(value: str, base: Base) -> Iterator[str]:
     yield from base.seen.texts
 
 
-def _for_none(base: Base) -> Iterator[Any]:
+def _for_none(_value: None, base: Base) -> Iterator[Any]:
     """Yield numbers, and tensors of positive numbers that are as long as a dimension of another input.
 
     Each tensor is a constant first: whether backward has a gradient for it is another question.
@@ -122,6 +128,8 @@ def _for_none(base: Base) -> Iterator[Any]:
 
 
 def _sequences(value: list[Any] | tuple[Any, ...], base: Base) -> Iterator[Any]:
+    if not value:
+        return
     kind = type(value)
     yield kind(reversed(value))
     for number, entry in enumerate(value):
@@ -134,6 +142,28 @@ def _sequences(value: list[Any] | tuple[Any, ...], base: Base) -> Iterator[Any]:
         yield kind(2 for _ in value)
     yield from (kind((*value, value[-1])), kind(value[:-1]))
     yield value[0]
+
+
+def _mappings(value: Mapping[str, Any], base: Base) -> Iterator[Any]:
+    for key, entry in value.items():
+        yield from ({**value, key: other} for other in _distinct(_others("", entry, base), entry)[:5])
+
+
+def _members(value: Enum, _base: Base) -> Iterator[Enum]:
+    yield from type(value)
+
+
+# Functions that yield other values, by the type of the one written; a flag is a whole number too.
+_BY_TYPE: tuple[tuple[type | tuple[type, ...], Callable[[Any, Base], Iterator[Any]]], ...] = (
+    (Enum, _members),
+    (bool, lambda value, _base: iter((not value,))),
+    (int, _whole),
+    (float, _real),
+    (str, _texts),
+    (NoneType, _for_none),
+    ((list, tuple), _sequences),
+    (dict, _mappings),
+)
 
 
 def _distinct(values: Iterable[Any], value: Any) -> list[Any]:

@@ -49,6 +49,9 @@ def _indices(base: Base, path: str, tensor: Tensor) -> Iterator[tuple[str, Calla
     yield "all 0", torch.zeros_like
     yield f"all {last}", lambda index: torch.full_like(index, last)
     yield "repeated 0, 0, 1, 1, …", lambda index: (torch.arange(index.numel()) // 2 % (last + 1)).reshape(index.shape)
+    if tensor.numel() > 2:  # offsets of an empty part, between others and at the end
+        yield "third entry equal to the second", lambda index: _at(index, 2, int(index.reshape(-1)[1]))
+        yield "last but one equal to the last", lambda index: _at(index, -2, int(index.reshape(-1)[-1]))
     if tensor.numel() > 1:  # counts have a sum, and offsets an order, that other changes break
         yield "first entry one more, last one less", lambda index: _moved(index, {0: 1, -1: -1})
         yield "second entry one less", lambda index: _moved(index, {1: -1})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from gradverify.case import Case
@@ -26,6 +26,19 @@ def of_other_sizes(base: Base) -> Iterator[Change]:
         for dimension, sizes in ways:
             if number < len(sizes):
                 yield _resize(base, dimension, sizes[number])
+
+
+def beside(base: Base, change: Change) -> Iterator[Change]:
+    """Yield changes of sizes that another value of an argument may need: multiples of it, and equal ones."""
+    found = dimensions(base)
+    if change.factor is not None:
+        for dimension in found:
+            yield _resize(base, dimension, dimension.size * change.factor)
+            if dimension.size % change.factor == 0 < dimension.size:
+                yield _resize(base, dimension, dimension.size // change.factor)
+    largest = max((dimension.size for dimension in found), default=0)
+    apply = partial(_all_resized, base, [each for each in found if not each.beside_equals], largest)
+    yield Change(kind=SIZES, phrase=f"all sizes {largest}", apply=apply, size=largest)
 
 
 def of_other_rank(base: Base) -> Iterator[Change]:
@@ -76,6 +89,12 @@ def _resize(base: Base, dimension: Dimension, size: int) -> Change:
 
 def _resized(base: Base, dimension: Dimension, size: int, case: Case) -> Case:
     return with_size(case, dimension, size, base.tools)
+
+
+def _all_resized(base: Base, found: Sequence[Dimension], size: int, case: Case) -> Case:
+    for dimension in found:
+        case = with_size(case, dimension, size, base.tools)
+    return case
 
 
 def _reshape(

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gradverify.exploration.change import Base, Change, edit, edits, floating_paths, tensors
 
-CONSTANTS, ZEROS, TIES, SCALE, DRAWS = "constants", "zeros", "ties", "scale", "draws"
+KINDS = CONSTANTS, ZEROS, TIES, SCALE, DRAWS = "constants", "zeros", "ties", "scale", "draws"
 _MOST_CONSTANTS = 8
 _BESIDE = 1e-3  # distance from a constant, relative to it
 _FACTORS = (10.0, 0.1, 100.0, 1e-3, 1e3, 1e-6, 1e6)
@@ -106,6 +106,10 @@ def _zeros(tensor: Tensor) -> Ways:
         yield "every second entry 0", lambda x: _assign(x, (..., slice(0, None, 2)), 0.0)
         yield "last entry of each row 0", lambda x: _assign(x, (..., -1), 0.0)
     yield "first entry -0.0", _first(-0.0)
+    for value in dict.fromkeys(tensor[torch.isinf(tensor)].tolist()):
+        if tensor.dim() > 1:
+            yield f"first row {value}", partial(_assign, where=(..., 0, slice(None)), value=value)
+        yield f"all {value}", partial(_filled, value)
 
 
 def _ties(tensor: Tensor) -> Ways:
