@@ -21,6 +21,7 @@ from gradverify.core.model.coordinates import Block
 class JacobianPair:
     """Both Jacobians over all outputs and inputs, for causes that show only if blocks are compared."""
 
+    backward: Backward  # the problem with its primals, and its vjp
     outputs: tuple[Block, ...]
     inputs: tuple[Block, ...]
     claimed: Tensor  # (m, n)
@@ -45,8 +46,12 @@ class Evidence:
     numeric: Tensor  # (outputs, inputs) the entries from finite differences; not finite if they could not be measured
     bar: Tensor  # (outputs, inputs) error bars of `numeric`
     wrong: Tensor  # (outputs, inputs) True where an entry is a mismatch
-    backward: Backward  # the problem with its primals, and its vjp
     jacobians: JacobianPair  # both Jacobians, which the block is a part of
+
+    @property
+    def backward(self) -> Backward:
+        """The problem with its primals, and its vjp."""
+        return self.jacobians.backward
 
     @property
     def inputs(self) -> tuple[Block, ...]:
@@ -130,6 +135,7 @@ def jacobian_pair(found: Investigation) -> JacobianPair | None:
         code[place], maybe_kinked[place] = part.judged.code[entries], part.judged.kinked[entries]
     sampled = found.sampled
     return JacobianPair(
+        backward=found.backward,
         outputs=sampled.outputs,
         inputs=sampled.inputs,
         claimed=claimed,
@@ -140,25 +146,15 @@ def jacobian_pair(found: Investigation) -> JacobianPair | None:
     )
 
 
-def evidence_of(found: Investigation, everything: JacobianPair, of: Block, wrt: Block) -> Evidence:
-    """Return the entries of one block of both Jacobians, with the data for its diagnosis."""
-    return _block_of(everything, found.backward, of, wrt)
-
-
-def part_of(evidence: Evidence, of: Block, wrt: Block) -> Evidence:
-    """Return the entries of another block of the same Jacobians, or of several as one."""
-    return _block_of(evidence.jacobians, evidence.backward, of, wrt)
-
-
-def _block_of(everything: JacobianPair, backward: Backward, of: Block, wrt: Block) -> Evidence:
+def evidence_of(jacobians: JacobianPair, of: Block, wrt: Block) -> Evidence:
+    """Return the entries of one block of both Jacobians, or of several blocks as one."""
     place = (of.coordinates, wrt.coordinates)
     return Evidence(
         of=of,
         wrt=wrt,
-        claimed=everything.claimed[place],
-        numeric=everything.numeric[place],
-        bar=everything.bar[place],
-        wrong=everything.wrong[place],
-        backward=backward,
-        jacobians=everything,
+        claimed=jacobians.claimed[place],
+        numeric=jacobians.numeric[place],
+        bar=jacobians.bar[place],
+        wrong=jacobians.wrong[place],
+        jacobians=jacobians,
     )

@@ -245,7 +245,7 @@ def _diagnosis(
     question: Question, found: Investigation, jacobian: JacobianPair | None, group: Entries
 ) -> Diagnosis | None:
     if jacobian is not None:
-        return question.diagnose(evidence_of(found, jacobian, group.of, group.wrt))
+        return question.diagnose(evidence_of(jacobian, group.of, group.wrt))
     if question.diagnose is undiagnosed:
         return None
     sums = LargeBlock(

@@ -17,7 +17,7 @@ from gradverify.core.model.coordinates import Named, blocks
 from gradverify.core.model.tape import record
 from gradverify.diagnosis import causes
 from gradverify.diagnosis.diagnose import diagnose
-from gradverify.evidence import Evidence, JacobianPair
+from gradverify.evidence import Evidence, JacobianPair, evidence_of
 from tests.core.support import problem_of
 from tests.diagnosis.support import diagnoses_of, diagnosis_of, drawn
 
@@ -88,18 +88,17 @@ def _evidence(numeric: Tensor, claimed: Tensor) -> Evidence:
     (wrt,) = blocks(Named(name=primal.name, tensor=primal.tensor) for primal in problem.primals)
     bar, differs = numeric.abs() * 1e-12, claimed != numeric
     code = torch.where(differs, int(Code.MISMATCH), int(Code.MATCH))
-    pair = {"claimed": claimed, "numeric": numeric, "bar": bar, "code": code}
-    whole = JacobianPair(outputs=(of,), inputs=(wrt,), **pair, maybe_kinked=torch.zeros_like(code, dtype=torch.bool))
-    return Evidence(
-        of=of,
-        wrt=wrt,
+    whole = JacobianPair(
+        backward=backward_of(problem, tape, 0),
+        outputs=(of,),
+        inputs=(wrt,),
         claimed=claimed,
         numeric=numeric,
         bar=bar,
-        wrong=differs,
-        backward=backward_of(problem, tape, 0),
-        jacobians=whole,
+        code=code,
+        maybe_kinked=torch.zeros_like(differs),
     )
+    return evidence_of(whole, of, wrt)
 
 
 def test_region_of_one_value_is_a_branch_and_not_a_tile() -> None:

@@ -22,7 +22,7 @@ from gradverify.core.model.coordinates import Block, Named, blocks, coordinates_
 from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import Tape, record_all
 from gradverify.errors import EvaluationError
-from gradverify.evidence import Diagnose, Evidence, JacobianPair, undiagnosed
+from gradverify.evidence import Diagnose, Evidence, JacobianPair, evidence_of, undiagnosed
 from gradverify.result import Finding, Verdict
 
 GRADIENT = "GV702"  # code of gradients that differ
@@ -49,12 +49,12 @@ def with_causes(
         connected = connected_outputs(tape)
         if _is_small(problem, tape):
             pair = _jacobians(problem, other, connected, precision, seed)
-            return tuple(_with_cause(finding, *pair, diagnose) for finding in findings)
+            return tuple(_with_cause(finding, pair, diagnose) for finding in findings)
         for sums in random_sums([tape.outputs[number] for number in connected], seed):
             if any(_may_show(sums, problem, finding) for finding in findings):
                 own, theirs = (in_sums(each, connected, sums) for each in (problem, other))
                 pair = _jacobians(own, theirs, (0,), precision, seed)
-                findings = [_with_cause(finding, *pair, diagnose, sums.note) for finding in findings]
+                findings = [_with_cause(finding, pair, diagnose, sums.note) for finding in findings]
     except EvaluationError:
         pass
     return tuple(findings)
@@ -83,8 +83,8 @@ def _inputs(problem: Problem) -> tuple[Block, ...]:
 
 def _jacobians(
     problem: Problem, reference: Problem, connected: Sequence[int], precision: Precision, seed: int
-) -> tuple[Backward, JacobianPair]:
-    """Return both Jacobians of the outputs numbered `connected`, and backward for further vjps."""
+) -> JacobianPair:
+    """Return both Jacobians of the outputs numbered `connected`."""
     backward, other = (
         backward_of(each, with_outputs(record_all(each), connected), seed) for each in (problem, reference)
     )
@@ -93,7 +93,8 @@ def _jacobians(
     allowed = (
         error_factor(precision, len(numeric)) * precision.eps * torch.maximum(size, size.mean(dim=1, keepdim=True))
     )
-    return backward, JacobianPair(
+    return JacobianPair(
+        backward=backward,
         outputs=blocks(backward.tape.outputs),
         inputs=_inputs(problem),
         claimed=claimed,
@@ -112,12 +113,10 @@ def _rows(backward: Backward) -> Tensor:
     )
 
 
-def _with_cause(
-    finding: Finding, backward: Backward, pair: JacobianPair, diagnose: Diagnose, note: str = ""
-) -> Finding:
+def _with_cause(finding: Finding, pair: JacobianPair, diagnose: Diagnose, note: str = "") -> Finding:
     if not _is_wrong_gradient(finding) or finding.cause:
         return finding
-    found = next(filter(None, map(diagnose, _evidence(finding, backward, pair))), None)
+    found = next(filter(None, map(diagnose, _evidence(finding, pair))), None)
     if found is None:
         return finding
     return replace(
@@ -125,23 +124,8 @@ def _with_cause(
     )
 
 
-def _evidence(finding: Finding, backward: Backward, pair: JacobianPair) -> list[Evidence]:
+def _evidence(finding: Finding, pair: JacobianPair) -> list[Evidence]:
     """Return the blocks of the Jacobian by this input that have wrong entries."""
     wrt = next(block for block in pair.inputs if block.name == finding.wrt)
-    found = []
-    for of in pair.outputs:
-        part = of.coordinates, wrt.coordinates
-        if bool(pair.wrong[part].any()):
-            found.append(
-                Evidence(
-                    of=of,
-                    wrt=wrt,
-                    claimed=pair.claimed[part],
-                    numeric=pair.numeric[part],
-                    bar=pair.bar[part],
-                    wrong=pair.wrong[part],
-                    backward=backward,
-                    jacobians=pair,
-                )
-            )
-    return found
+    parts = [evidence_of(pair, of, wrt) for of in pair.outputs]
+    return [part for part in parts if bool(part.wrong.any())]

@@ -143,7 +143,7 @@ def evidence_in(problem: Problem, of: str, wrt: str, settings: Settings) -> Evid
     if jacobians is None:
         return None
     outputs, inputs = ({block.name: block for block in blocks} for blocks in (jacobians.outputs, jacobians.inputs))
-    return evidence_of(found, jacobians, outputs[of], inputs[wrt])
+    return evidence_of(jacobians, outputs[of], inputs[wrt])
 
 
 def outputs_at(evidence: Evidence, point: Tensor) -> Tensor | None:

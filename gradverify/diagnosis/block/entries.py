@@ -18,7 +18,7 @@ from gradverify.core.model.generators import random_magnitudes
 from gradverify.diagnosis.block.elsewhere import Permuted, permuted_block
 from gradverify.diagnosis.naming.variables import Axis, Variable, tensors_along
 from gradverify.diagnosis.naming.wording import diagnosed
-from gradverify.evidence import Diagnosis, Evidence, part_of
+from gradverify.evidence import Diagnosis, Evidence, evidence_of
 
 MIN_SHARE = 0.99  # share of the squared error that a pattern has to explain
 _REPRODUCED = 0.9  # share of the affected entries that a pattern has to reproduce one by one
@@ -134,7 +134,7 @@ class BlockEntries:
 
     def over(self, of: Block, wrt: Block) -> BlockEntries | None:
         """Return the entries of other tensors; None if none is wrong, or if a wrong one is not finite."""
-        return entries_of(part_of(self.block, of, wrt))
+        return entries_of(evidence_of(self.block.jacobians, of, wrt))
 
 
 def entries_of(evidence: Evidence) -> BlockEntries | None:
