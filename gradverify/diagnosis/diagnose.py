@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from typing import TypeVar
 
@@ -48,7 +49,7 @@ from gradverify.diagnosis.naming.wording import first
 from gradverify.diagnosis.projections.excerpt import excerpts
 from gradverify.diagnosis.projections.sums import RandomProjections, ask
 from gradverify.errors import GradverifyError
-from gradverify.evidence import Diagnosis, LargeBlock, WrongBlock
+from gradverify.evidence import Diagnosis, Evidence, LargeBlock, WrongBlock
 
 Find = Callable[[BlockEntries], Diagnosis | None]  # returns None if the cause does not explain the error
 Compared = TypeVar("Compared", BlockEntries, RandomProjections)
@@ -127,10 +128,14 @@ _IN_SUMS: tuple[Callable[[RandomProjections], Diagnosis | None], ...] = (
 
 def diagnose(block: WrongBlock) -> Diagnosis | None:
     """Return the first cause that explains at least 99 % of the squared error of a block, None if there is none."""
-    if isinstance(block, LargeBlock):
-        return _diagnosed_in_sums(block) or _diagnosed_in_excerpts(block)
-    entries = entries_of(block)
-    return None if entries is None else _first(entries, CAUSES)
+    if isinstance(block, Evidence):
+        entries = entries_of(block)
+        return None if entries is None else _first(entries, CAUSES)
+    for search in (_in_sums, _in_excerpts):
+        with suppress(GradverifyError):  # an evaluation failed
+            if (found := search(block)) is not None:
+                return found
+    return None
 
 
 def _first(compared: Compared, causes: Iterable[Callable[[Compared], Diagnosis | None]]) -> Diagnosis | None:
@@ -143,29 +148,21 @@ def _first(compared: Compared, causes: Iterable[Callable[[Compared], Diagnosis |
     return first(cause(compared) for cause in ((missing_cotangent,) if is_affine else causes))
 
 
-def _diagnosed_in_sums(block: LargeBlock) -> Diagnosis | None:
-    """Return the first cause that agrees with all random sums over a block; None if none does, or a call fails."""
-    try:
-        projections = ask(block)
-        if not bool((projections.error_size > 0).any()):
-            return None
-        return _first(projections, _IN_SUMS)
-    except GradverifyError:  # an evaluation failed
-        return None
+def _in_sums(block: LargeBlock) -> Diagnosis | None:
+    """Return the first cause that agrees with all random sums over a block, None if none does."""
+    projections = ask(block)
+    return _first(projections, _IN_SUMS) if bool((projections.error_size > 0).any()) else None
 
 
-def _diagnosed_in_excerpts(sums: LargeBlock) -> Diagnosis | None:
+def _in_excerpts(block: LargeBlock) -> Diagnosis | None:
     """Return the cause that all excerpts of a block have in common; None if they differ or there are none."""
     diagnoses: list[Diagnosis] = []
-    try:
-        for excerpt in excerpts(sums, _COUNT, _CALLS * sums.settings.max_evaluations):
-            evidence = evidence_in(excerpt, sums.of.name, sums.wrt.name, sums.settings)
-            found = None if evidence is None else diagnose(evidence)
-            if found is None or found.cause not in _ONLY_IN_EXCERPTS or (diagnoses and not _same(found, diagnoses[0])):
-                return None
-            diagnoses.append(found)
-    except GradverifyError:  # no cause if an excerpt cannot be evaluated
-        return None
+    for excerpt in excerpts(block, _COUNT, _CALLS * block.settings.max_evaluations):
+        evidence = evidence_in(excerpt, block.of.name, block.wrt.name, block.settings)
+        found = None if evidence is None else diagnose(evidence)
+        if found is None or found.cause not in _ONLY_IN_EXCERPTS or (diagnoses and not _same(found, diagnoses[0])):
+            return None
+        diagnoses.append(found)
     if not diagnoses:
         return None
     scope = "in an excerpt of this block, and in another"

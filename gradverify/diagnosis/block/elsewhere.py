@@ -95,11 +95,11 @@ def permuted_block(evidence: Evidence) -> Permuted | None:
     order = torch.randperm(len(values), generator=torch.Generator().manual_seed(0)).to(values.device)
     point = values.clone()
     point[order] = values[order.roll(1)]  # a cyclic permutation, so that every entry changes its position
-    there = evidence_at(evidence, point)
+    there = evidence_at(evidence, shifted_problem(evidence, point))
     if there is None:
         return None
     if torch.equal(there.claimed, evidence.claimed):
-        scaled = _known_evidence(evidence, problem_at(evidence.backward.problem, _SCALE * inputs))
+        scaled = evidence_at(evidence, problem_at(evidence.backward.problem, _SCALE * inputs))
         if scaled is not None and _ignores(evidence, scaled):
             return None
     return Permuted(evidence=there, ignored=_ignores(evidence, there))
@@ -117,11 +117,6 @@ def shifted_problem(evidence: Evidence, point: Tensor) -> Problem:
     all_inputs = input_and_output_values(evidence)[0].clone()
     all_inputs[evidence.wrt.coordinates] = point
     return problem_at(evidence.backward.problem, all_inputs)
-
-
-def evidence_at(evidence: Evidence, point: Tensor) -> Evidence | None:
-    """Return the block with its input at `point` (n,) and all other inputs unchanged; None if it is not known there."""
-    return _known_evidence(evidence, shifted_problem(evidence, point))
 
 
 def clear_errors(evidence: Evidence) -> Tensor:
@@ -156,8 +151,11 @@ def outputs_at(evidence: Evidence, point: Tensor) -> Tensor | None:
     return outputs[evidence.of.coordinates].to(evidence.device).double() if len(outputs) >= evidence.of.stop else None
 
 
-def _known_evidence(evidence: Evidence, problem: Problem) -> Evidence | None:
-    """Return the block of another problem, without the cost of confirming what is wrong; None if it is not known."""
+def evidence_at(evidence: Evidence, problem: Problem) -> Evidence | None:
+    """Return the block of a problem at another point; None if it is not known there.
+
+    No entry is accused, which would cost a confirmation; the wrong ones are those that differ clearly.
+    """
     settings = Settings(tolerances=Tolerances(rtol=_ANY_ERROR))
     try:
         found = evidence_in(problem, evidence.of.name, evidence.wrt.name, settings)

@@ -84,7 +84,7 @@ def _is_close(seen: BlockEntries, point: Tensor) -> bool:
 
 def _numeric_at(evidence: Evidence, point: Tensor) -> Tensor | None:
     """Return the derivatives (k,) of an elementwise block at the input `point` (k,), None if they are unknown there."""
-    there = evidence_at(evidence, point)
+    there = evidence_at(evidence, shifted_problem(evidence, point))
     return None if there is None else there.numeric.diagonal()
 
 
