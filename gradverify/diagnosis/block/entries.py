@@ -234,12 +234,6 @@ def typical_ratio(claimed: Tensor, numeric: Tensor, bar: Tensor) -> Ratio | None
     return Ratio(value=float(ratio[accuracy <= median].median()), accuracy=float(median))
 
 
-def has_factor(entries: BlockEntries, inside: Tensor, factor: float) -> bool:
-    """True if all wrong entries in a mask are `factor` times the numeric ones; `inside` broadcasts to (m, n)."""
-    at = inside & entries.wrong
-    return are_multiples(entries.claimed[at], entries.numeric[at], entries.slack[at], factor)
-
-
 def are_multiples(claimed: Tensor, numeric: Tensor, slack: Tensor, factor: float) -> bool:
     """True if all of some wrong claims are `factor` times the numeric values; all have one shape."""
     return bool(_reproduces(factor * numeric, claimed, numeric, max(abs(factor), 1.0) * slack).all())

@@ -15,9 +15,9 @@ from gradverify.core.model.coordinates import total
 from gradverify.diagnosis.block.entries import (
     BlockEntries,
     Pattern,
+    are_multiples,
     contradicts_right,
     explained_share,
-    has_factor,
     ratio_of,
 )
 from gradverify.diagnosis.block.relation import confined_along_axis, factor_in_words
@@ -285,13 +285,14 @@ def _counts_differ(counts: Tensor) -> bool:
 
 def factor_by_slice(seen: BlockEntries) -> Diagnosis | None:
     """Detect one factor on some slices that are consecutive, equally spaced, or at both ends of a dimension."""
-    ratio = ratio_of(seen, seen.wrong) if int(seen.wrong.sum()) >= _MIN_WRONG else None
+    wrong = seen.wrong
+    ratio = ratio_of(seen, wrong) if int(wrong.sum()) >= _MIN_WRONG else None
     factor = 0.0 if ratio is None else factor_in_words(ratio)[0]
-    if factor == 0.0 or not has_factor(seen, seen.wrong, factor):
+    if factor == 0.0 or not are_multiples(seen.claimed[wrong], seen.numeric[wrong], seen.slack[wrong], factor):
         return None
     cause = SIGN_FLIP if factor == -1.0 else CONSTANT_FACTOR
     for axis in axes_of(seen):
-        inside = broadcast_along(axis, seen.wrong.any(axis.across))
+        inside = broadcast_along(axis, wrong.any(axis.across))
         predicted = torch.where(inside, factor * seen.numeric, seen.numeric)
         found = confined_along_axis(seen, axis, cause, _regular_slices)
         if found is not None and not contradicts_right(seen, predicted, abs(factor)):

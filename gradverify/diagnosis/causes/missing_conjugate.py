@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from gradverify.core.model.coordinates import Block, total
+from gradverify.core.model.coordinates import total
 from gradverify.diagnosis.block.entries import Pattern
 from gradverify.diagnosis.naming.variables import whole_tensor
 from gradverify.diagnosis.naming.wording import diagnosed, first
@@ -17,7 +17,7 @@ MISSING_CONJUGATE = "missing-conjugate"
 def missing_conjugate(compared: ComparedBlock) -> Diagnosis | None:
     """Detect the opposite sign in all entries between a real and an imaginary part, or by all imaginary parts."""
     site, of, wrt = compared.block, compared.block.of, compared.block.wrt
-    from_complex, to_complex = _is_complex(wrt), _is_complex(of)
+    from_complex, to_complex = (block.step == 2 for block in (wrt, of))  # a part of a complex tensor
     if not from_complex and not to_complex:
         return None
     both = compared.over(whole_tensor(site.outputs, of.tensor), whole_tensor(site.inputs, wrt.tensor))
@@ -37,8 +37,3 @@ def missing_conjugate(compared: ComparedBlock) -> Diagnosis | None:
     )
     possible = ((pattern, text) for is_possible, pattern, text in patterns if is_possible)
     return first(diagnosed(MISSING_CONJUGATE, text, both.agrees(pattern)) for pattern, text in possible)
-
-
-def _is_complex(block: Block) -> bool:
-    """True if the block is the real or the imaginary part of a complex tensor."""
-    return block.step == 2

@@ -10,11 +10,12 @@ from torch import Tensor
 
 from gradverify.core.estimate.samples import BAR_FACTOR
 from gradverify.core.model.coordinates import total
-from gradverify.diagnosis.block.entries import BlockEntries, are_multiples, has_factor, ratio_of
+from gradverify.core.model.magnitudes import all_set
+from gradverify.diagnosis.block.entries import BlockEntries, Ratio, are_multiples, ratio_of
 from gradverify.diagnosis.block.relation import factor_in_words, share_inside
 from gradverify.diagnosis.naming.variables import Axis, block_along, broadcast_along
 from gradverify.diagnosis.naming.wording import differ_text, element_name, first, listed
-from gradverify.diagnosis.projections.sums import RandomProjections, SampledLine, holds, line, sums_over_lines
+from gradverify.diagnosis.projections.sums import RandomProjections, holds, line, sums_over_lines
 from gradverify.evidence import Diagnosis, WrongBlock
 
 SINGLE_ELEMENTS = "single-elements"
@@ -73,7 +74,8 @@ def _wrong_elements(seen: BlockEntries, axis: Axis) -> Diagnosis | None:
         return None
     positions = wrong.nonzero().flatten().tolist()
     places = torch.arange(len(wrong), device=wrong.device)
-    factors = [_factor_text(seen, broadcast_along(axis, places == at)) for at in positions]
+    inside = [broadcast_along(axis, places == at) & seen.wrong for at in positions]
+    factors = [_factor_text(ratio_of(seen, at), seen.claimed[at], seen.numeric[at], seen.slack[at]) for at in inside]
     if axis is Axis.OUTPUT and "" in factors:
         return None
     return _listed_elements(seen.block, axis, positions, factors, share)
@@ -92,10 +94,11 @@ def _listed_elements(
     return Diagnosis(cause=SINGLE_ELEMENTS, explanation=text, share=share)
 
 
-def _factor_text(seen: BlockEntries, inside: Tensor) -> str:
-    """Return the factor claimed / numeric of all wrong entries `inside` in words, "" if there is no single factor."""
-    ratio = ratio_of(seen, inside)
-    return factor_in_words(ratio)[1] if ratio is not None and has_factor(seen, inside, ratio.value) else ""
+def _factor_text(ratio: Ratio | None, claimed: Tensor, numeric: Tensor, slack: Tensor) -> str:
+    """Return the factor of all wrong claims in words, "" if they have none in common; `ratio` is a typical one."""
+    if ratio is None or not are_multiples(claimed, numeric, slack, ratio.value):
+        return ""
+    return factor_in_words(ratio)[1]
 
 
 def one_element(projections: RandomProjections) -> Diagnosis | None:
@@ -143,14 +146,9 @@ def _along(projections: RandomProjections, axis: Axis, counts: range) -> Diagnos
     others_are_zero = bool(((projections.claimed - part.claimed).abs() <= projections.rounding).all())
     if others_are_zero or not part.is_right_outside():
         return None
-    factors = list(map(_factor_of_line, found_lines))
+    ratios = [each.ratio() if all_set(each.numeric.value != 0) else None for each in found_lines]
+    factors = [
+        _factor_text(ratio, each.claimed, each.numeric.value, BAR_FACTOR * each.numeric.bar)
+        for ratio, each in zip(ratios, found_lines, strict=True)
+    ]
     return None if "" in factors else _listed_elements(projections.block, axis, places, factors, 1.0)
-
-
-def _factor_of_line(found: SampledLine) -> str:
-    """Return the factor claimed / numeric of all entries of a line in words, "" if there is no single factor."""
-    numeric, ratio = found.numeric, found.ratio()
-    if ratio is None or not bool((numeric.value != 0).all()):
-        return ""
-    has_ratio = are_multiples(found.claimed, numeric.value, BAR_FACTOR * numeric.bar, ratio.value)
-    return factor_in_words(ratio)[1] if has_ratio else ""
