@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from gradverify.core.model.coordinates import Block, total
-from gradverify.diagnosis.block.entries import BlockEntries, explained_share, fits_sampled_wrong
+from gradverify.diagnosis.block.entries import BlockEntries, explained, fits_sampled_wrong
 from gradverify.diagnosis.naming.wording import dimension_words, element_name, listed
-from gradverify.evidence import WrongBlock
+from gradverify.evidence import Diagnosis, WrongBlock
 
 ZERO_LINE = -1  # in place of the index of a row or column that is zero
 _SHORT = 2  # entries: a roll of so short a dimension exchanges them, which is reported as reversed
@@ -34,31 +34,21 @@ class Arrangement:
     text: str  # the explanation of the finding
 
 
-def explaining(entries: BlockEntries, candidates: Iterator[Arrangement]) -> Iterator[tuple[Arrangement, float]]:
-    """Yield the arrangements that explain the error, each with the share of the squared error.
+def first_explaining(entries: BlockEntries, cause: str, candidates: Iterator[Arrangement]) -> Diagnosis | None:
+    """Return the diagnosis of the first arrangement that explains the error, None if none does.
 
     Many are compared together with a sample of the wrong entries, and those that fit one by one with all entries.
     """
-    if not _are_numeric_elsewhere(entries):
-        return
     rows, columns = (torch.arange(size, device=entries.block.device) for size in entries.numeric.shape)
     everywhere = (rows.unsqueeze(1), columns.unsqueeze(0))
     while batch := list(islice(candidates, _AT_ONCE)):
         fitting = fits_sampled_wrong(entries, _expected(entries, batch, entries.sampled_wrong))
         for number in fitting.nonzero().flatten().tolist():
-            share = explained_share(entries, _expected(entries, [batch[number]], everywhere)[0])
-            if share is not None:
-                yield batch[number], share
-
-
-def _are_numeric_elsewhere(entries: BlockEntries) -> bool:
-    """True if most sampled wrong claims equal some numeric entry or zero, as they do in every arrangement."""
-    claimed = entries.claimed[entries.sampled_wrong]
-    values = torch.cat([entries.numeric.flatten(), claimed.new_zeros(1)]).sort().values
-    above = torch.searchsorted(values, claimed).clamp(max=len(values) - 1)
-    near = torch.stack([values[above], values[(above - 1).clamp(min=0)]])
-    nearest = near.gather(0, (near - claimed).abs().argmin(0, keepdim=True))
-    return bool(fits_sampled_wrong(entries, nearest.squeeze(0)))
+            (predicted,) = _expected(entries, [batch[number]], everywhere)
+            found = explained(entries, predicted, cause, batch[number].text)
+            if found is not None:
+                return found
+    return None
 
 
 # From the positions of the entries of a tensor, in its shape, to moves of them: the words, and the position (or

@@ -14,7 +14,7 @@ from gradverify.diagnosis.block.arrangement import (
     Arrangement,
     Moves,
     arrangements,
-    explaining,
+    first_explaining,
     permutations,
     rolls,
     shifts,
@@ -72,7 +72,7 @@ def _is_mostly_vacated(seen: BlockEntries, arrangement: Arrangement) -> bool:
 def _first_match(cause: str, seen: BlockEntries, candidates: Iterator[Arrangement]) -> Diagnosis | None:
     if not _of_several_values(seen):  # then saved values may fit in some order
         candidates = (each for each in candidates if each.rows is None or each.columns is None)
-    return first(diagnosed(cause, each.text, share) for each, share in explaining(seen, candidates))
+    return first_explaining(seen, cause, candidates)
 
 
 def _of_several_values(seen: BlockEntries) -> bool:
