@@ -67,20 +67,20 @@ def _silent(projections: RandomProjections, axis: Axis) -> Tensor:
 
 def _groups(projections: RandomProjections, axis: Axis) -> Iterator[AxisMasks]:
     """Yield the set of wrong coordinates along an axis if it is known, else one guess for every order of them."""
-    sums, silent = projections.block, _silent(projections, axis)
-    if sums.wrong_places_complete:
-        known = sums.wrong_entries.inputs if axis is Axis.INPUT else sums.wrong_entries.outputs
-        wrong = torch.zeros_like(silent).index_fill(0, known.to(sums.device), True)
+    block, silent = projections.block, _silent(projections, axis)
+    if block.wrong_places_complete:
+        known = block.wrong_entries.inputs if axis is Axis.INPUT else block.wrong_entries.outputs
+        wrong = torch.zeros_like(silent).index_fill(0, known.to(block.device), True)
         if int(wrong.sum()) >= _SEVERAL and bool((~wrong & ~silent).any()):
-            yield AxisMasks(evidence=sums, axis=axis, wrong=wrong, relevant=wrong | ~silent)
+            yield AxisMasks(evidence=block, axis=axis, wrong=wrong, relevant=wrong | ~silent)
         return
     sample: Sequence[SampledLine] = projections.columns if axis is Axis.INPUT else projections.rows
     if not any(each.wrong for each in sample) or not any(each.right for each in sample):
         return
-    for keys in _orders(block_along(sums, axis), projections, axis):
+    for keys in _orders(block_along(block, axis), projections, axis):
         guess = _contiguous(keys, sample, partial(_is_wrong, projections, axis, silent))
         if guess is not None and int(guess.sum()) >= _SEVERAL and not bool(guess.all()):
-            yield AxisMasks(evidence=sums, axis=axis, wrong=guess, relevant=guess | ~silent)
+            yield AxisMasks(evidence=block, axis=axis, wrong=guess, relevant=guess | ~silent)
 
 
 def _orders(block: Block, projections: RandomProjections, axis: Axis) -> Iterator[Tensor]:

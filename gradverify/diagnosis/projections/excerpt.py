@@ -66,34 +66,34 @@ def _cut_with(whole: Sequence[_T], along: Sequence[int | None], frame: Sequence[
     return tuple(own if dimension is None else frame[dimension] for own, dimension in zip(whole, along, strict=True))
 
 
-def excerpts(sums: LargeBlock, count: int, most: int) -> Iterator[Problem]:
+def excerpts(block: LargeBlock, count: int, most: int) -> Iterator[Problem]:
     """Yield `count` excerpts around a wrong block, each of other slices; every second one has them in reverse order.
 
     So a pattern that holds in one of them because of the positions of its entries does not hold in the next. Yields
     none if the block cannot be cut small enough. All excerpts together may take `most` forwards, even if each input
     coordinate is perturbed by itself.
     """
-    cut = _cut(sums, min(_INPUTS, most // (count * _SAMPLES)))
+    cut = _cut(block, min(_INPUTS, most // (count * _SAMPLES)))
     if cut is None:
         return
-    generator = Generator().manual_seed(sums.settings.seed + 9)
+    generator = Generator().manual_seed(block.settings.seed + 9)
     for number in range(count):
-        kept = [_picked(sums, cut.frame, dimension, size, generator) for dimension, size in enumerate(cut.sizes)]
+        kept = [_picked(block, cut.frame, dimension, size, generator) for dimension, size in enumerate(cut.sizes)]
         if number % 2:
             pairs = zip(kept, cut.frame.shape, strict=True)
             kept = [places.flip(0) if len(places) < size else places for places, size in pairs]
-        yield _excerpt(sums, cut, tuple(kept))
+        yield _excerpt(block, cut, tuple(kept))
 
 
-def _cut(sums: LargeBlock, most: int) -> _Cut | None:
+def _cut(block: LargeBlock, most: int) -> _Cut | None:
     """Return a cut that leaves at most `most` input coordinates and is small enough to compare whole, or None."""
-    sampled, of = sums.measured.sampled, sums.of
+    sampled, of = block.measured.sampled, block.of
     shapes = tuple(tuple(primal.tensor.shape) for primal in sampled.problem.primals)
-    if any(block.step != 1 for block in (*sums.inputs, *sums.outputs)) or not all(map(math.prod, shapes)):
+    if any(each.step != 1 for each in (*block.inputs, *block.outputs)) or not all(map(math.prod, shapes)):
         return None
     scalar = math.prod(of.shape) == 1
-    frame = sums.wrt if scalar else of
-    links = [] if scalar else _links(sums)
+    frame = block.wrt if scalar else of
+    links = [] if scalar else _links(block)
     along = tuple(_corresponding(link, of.shape) for link in links) or tuple(
         tuple(range(len(shape))) if shape == frame.shape else (None,) * len(shape) for shape in shapes
     )
@@ -121,16 +121,16 @@ def _cuttable(cut: _Cut) -> set[int]:
     return preferred or candidates
 
 
-def _links(sums: LargeBlock) -> list[InputOutputPattern]:
+def _links(block: LargeBlock) -> list[InputOutputPattern]:
     """Return the sparsity pattern of the output by each input."""
-    measured = sums.measured
+    measured = block.measured
     found = {
         source.start: link
-        for source, reached in patterns_by_input(measured.sampled, measured.lengths, sums.settings.seed)
+        for source, reached in patterns_by_input(measured.sampled, measured.lengths, block.settings.seed)
         for link in reached
-        if link.target.start == sums.of.start
+        if link.target.start == block.of.start
     }
-    return [found[block.start] for block in sums.inputs]
+    return [found[each.start] for each in block.inputs]
 
 
 def _corresponding(link: InputOutputPattern, shape: Sequence[int]) -> tuple[int | None, ...]:
@@ -152,13 +152,13 @@ def _corresponding(link: InputOutputPattern, shape: Sequence[int]) -> tuple[int 
     )
 
 
-def _picked(sums: LargeBlock, frame: Block, dimension: int, count: int, generator: Generator) -> Tensor:
+def _picked(block: LargeBlock, frame: Block, dimension: int, count: int, generator: Generator) -> Tensor:
     """Return `count` slices of a dimension, in order; up to half of them are picked from those with wrong entries."""
     shape = frame.shape
     size, stride = shape[dimension], math.prod(shape[dimension + 1 :])
     if count == size:
         return torch.arange(size)
-    places = sums.wrong_entries.outputs if frame is sums.of else sums.wrong_entries.inputs
+    places = block.wrong_entries.outputs if frame is block.of else block.wrong_entries.inputs
     wrong = torch.unique(places.cpu() // stride % size)
     picked = wrong[torch.randperm(len(wrong), generator=generator)][: (count + 1) // 2]
     others = torch.randperm(size, generator=generator)
@@ -166,10 +166,11 @@ def _picked(sums: LargeBlock, frame: Block, dimension: int, count: int, generato
     return torch.cat([picked, others]).sort().values
 
 
-def _excerpt(sums: LargeBlock, cut: _Cut, kept: _Kept) -> Problem:
+def _excerpt(block: LargeBlock, cut: _Cut, kept: _Kept) -> Problem:
     """Return the problem whose inputs and output are the kept slices, with all other entries fixed at the point."""
-    problem = replace(sums.measured.sampled.problem, meter=Meter())  # its calls are counted by the meter of the excerpt
-    name = next(name for name, block in zip(sums.measured.sampled.names, sums.outputs, strict=True) if block == sums.of)
+    sampled = block.measured.sampled
+    problem = replace(sampled.problem, meter=Meter())  # its calls are counted by the meter of the excerpt
+    name = next(name for name, each in zip(sampled.names, sampled.outputs, strict=True) if each == block.of)
     points = [primal.tensor for primal in problem.primals]
     wholes = [[torch.arange(size) for size in point.shape] for point in points]
     places = [_cut_with(whole, along, kept) for whole, along in zip(wholes, cut.along, strict=True)]
@@ -193,7 +194,7 @@ def _excerpt(sums: LargeBlock, cut: _Cut, kept: _Kept) -> Problem:
         bound=tuple(_cut_bound(entry, cut.frame.shape, kept, points, places) for entry in problem.bound),
         outputs=None,
         output=name,
-        meter=sums.measured.sampled.problem.meter,
+        meter=sampled.problem.meter,
     )
 
 

@@ -155,19 +155,19 @@ class RandomProjections(BothSides):
 ComparedBlock = BlockEntries | RandomProjections  # of a block that is held, or of one that is too large
 
 
-def ask(sums: LargeBlock) -> RandomProjections:
+def ask(block: LargeBlock) -> RandomProjections:
     """Return both sides of random sums over a block; costs 36 forwards, more if the function is curved, and 8 vjps."""
-    generator = torch.Generator().manual_seed(sums.settings.seed + 5)
-    measured = sums.measured
-    lengths = zero_outside(measured.lengths.step, sums.wrt.coordinates)
-    drawn = random_vectors(measured, lengths, sums.of.coordinates, _TANGENTS, _COTANGENTS, generator)
+    generator = torch.Generator().manual_seed(block.settings.seed + 5)
+    measured = block.measured
+    lengths = zero_outside(measured.lengths.step, block.wrt.coordinates)
+    drawn = random_vectors(measured, lengths, block.of.coordinates, _TANGENTS, _COTANGENTS, generator)
     cotangents, vjps, directions = drawn.cotangents, drawn.vjps, torch.stack(drawn.directions)
     slopes = tuple(best_slope(measured, cotangents, *each) for each in zip(directions, drawn.slopes, strict=True))
     claimed, numeric = vjps @ directions.T, sums_of_slopes(cotangents, slopes)
     error = (claimed - numeric.value).nan_to_num(0.0).reshape(2, _COTANGENTS, -1)
     size = (vjps.square() @ directions.T.square()).sqrt()  # root sum of squares of the terms of each sum
     return RandomProjections(
-        block=sums,
+        block=block,
         cotangents=cotangents,
         vjps=vjps,
         directions=directions,
@@ -179,9 +179,9 @@ def ask(sums: LargeBlock) -> RandomProjections:
     )
 
 
-def slopes_along(sketch: RandomProjections, directions: Tensor) -> tuple[Estimate, ...]:
+def slopes_along(projections: RandomProjections, directions: Tensor) -> tuple[Estimate, ...]:
     """Return the slopes of every output along each of the directions (L, n)."""
-    return tuple(best_slope(sketch.block.measured, sketch.cotangents, direction) for direction in directions)
+    return tuple(best_slope(projections.block.measured, projections.cotangents, direction) for direction in directions)
 
 
 def scaled(found: Estimate, factor: float) -> Estimate:
@@ -189,39 +189,41 @@ def scaled(found: Estimate, factor: float) -> Estimate:
     return Estimate(value=factor * found.value, bar=abs(factor) * found.bar)
 
 
-def _predicted_sums(sketch: RandomProjections, pattern: Pattern, along: slice) -> Estimate:
+def _predicted_sums(projections: RandomProjections, pattern: Pattern, along: slice) -> Estimate:
     """Return the sums along some directions that the pattern predicts; costs forwards only if it changes columns."""
-    weighted = sketch.weights if pattern.by_row is None else sketch.weights * pattern.by_row
-    cotangents = _placed(sketch, Axis.OUTPUT, weighted, pattern.rows)
-    slopes = sketch.slopes[along]
+    weighted = projections.weights if pattern.by_row is None else projections.weights * pattern.by_row
+    cotangents = _placed(projections, Axis.OUTPUT, weighted, pattern.rows)
+    slopes = projections.slopes[along]
     if pattern.columns is not None or pattern.by_column is not None:
-        displacements = sketch.displacements[along]
+        displacements = projections.displacements[along]
         displacements = displacements if pattern.by_column is None else displacements * pattern.by_column
-        slopes = slopes_along(sketch, _placed(sketch, Axis.INPUT, displacements, pattern.columns))
+        slopes = slopes_along(projections, _placed(projections, Axis.INPUT, displacements, pattern.columns))
     predicted = scaled(sums_of_slopes(cotangents, slopes), pattern.factor)
     if pattern.constant is None:
         return predicted
-    return replace(predicted, value=predicted.value + sketch.along_directions(pattern.constant)[along])
+    return replace(predicted, value=predicted.value + projections.along_directions(pattern.constant)[along])
 
 
-def transposed_sums(sketch: RandomProjections) -> Estimate:
+def transposed_sums(projections: RandomProjections) -> Estimate:
     """Return the sums that are predicted if the transposed Jacobian is claimed; costs 48 forwards or more."""
-    measured, cotangents = sketch.block.measured, _placed(sketch, Axis.OUTPUT, sketch.displacements)
+    measured, cotangents = projections.block.measured, _placed(projections, Axis.OUTPUT, projections.displacements)
     slopes = []
-    for direction in _placed(sketch, Axis.INPUT, sketch.weights):
+    for direction in _placed(projections, Axis.INPUT, projections.weights):
         scale = float((direction.abs() / measured.lengths.step).max())
         slopes.append(scaled(best_slope(measured, cotangents, direction / scale), scale))
     transposed = sums_of_slopes(cotangents, slopes)
     return Estimate(value=transposed.value.T, bar=transposed.bar.T)
 
 
-def holds(sketch: RandomProjections, found: Estimate, claimed: Tensor | None = None, along: slice = _EVERY) -> bool:
+def holds(
+    projections: RandomProjections, found: Estimate, claimed: Tensor | None = None, along: slice = _EVERY
+) -> bool:
     """True if backward's sums along some directions are the predicted ones `found`, within measurement and rounding.
 
     `claimed` are other sums by vjps, in place of those over the block.
     """
-    sums = sketch.claimed[:, along] if claimed is None else claimed
-    rounding, error_size = sketch.rounding[:, along], sketch.error_size[:, along]
+    sums = projections.claimed[:, along] if claimed is None else claimed
+    rounding, error_size = projections.rounding[:, along], projections.error_size[:, along]
     slack = torch.minimum(BAR_FACTOR * found.bar + rounding, CAP * error_size)
     return all_set((sums - found.value).abs() <= slack + CLOSE * error_size)
 
@@ -244,32 +246,32 @@ class ProjectedPart(BothSides):
         return 1.0 if fits and self.is_right_outside() else None
 
 
-def sums_over(sketch: RandomProjections, axis: Axis, inside: Tensor) -> ProjectedPart:
+def sums_over(projections: RandomProjections, axis: Axis, inside: Tensor) -> ProjectedPart:
     """Return the sums over the inputs in a mask (k,), for 36 forwards or more, or over such outputs, for 8 vjps."""
     if axis is Axis.INPUT:
-        directions = _placed(sketch, axis, sketch.displacements * inside)
-        numeric = sums_of_slopes(sketch.cotangents, slopes_along(sketch, directions))
-        return ProjectedPart(whole=sketch, claimed=sketch.vjps @ directions.T, numeric=numeric)
-    cotangents = _placed(sketch, axis, sketch.weights * inside)
-    vjps = torch.stack([row(sketch.block.backward, cotangent) for cotangent in cotangents])
-    numeric = sums_of_slopes(cotangents, sketch.slopes)
-    return ProjectedPart(whole=sketch, claimed=vjps @ sketch.directions.T, numeric=numeric)
+        directions = _placed(projections, axis, projections.displacements * inside)
+        numeric = sums_of_slopes(projections.cotangents, slopes_along(projections, directions))
+        return ProjectedPart(whole=projections, claimed=projections.vjps @ directions.T, numeric=numeric)
+    cotangents = _placed(projections, axis, projections.weights * inside)
+    vjps = torch.stack([row(projections.block.backward, cotangent) for cotangent in cotangents])
+    numeric = sums_of_slopes(cotangents, projections.slopes)
+    return ProjectedPart(whole=projections, claimed=vjps @ projections.directions.T, numeric=numeric)
 
 
-def line(sketch: RandomProjections, axis: Axis, place: int) -> SampledLine:
+def line(projections: RandomProjections, axis: Axis, place: int) -> SampledLine:
     """Return the column, or row, of the block at a position; a column costs 6 forwards or more, a row a vjp."""
-    measured, block, entries = sketch.block.measured, block_along(sketch.block, axis), None
+    measured, block, entries = projections.block.measured, block_along(projections.block, axis), None
     coordinate = block.start + place * block.step
     if axis is Axis.INPUT:
         step = measured.lengths.step[coordinate]
-        found = best_slope(measured, sketch.cotangents, zero_outside(measured.lengths.step, coordinate))
+        found = best_slope(measured, projections.cotangents, zero_outside(measured.lengths.step, coordinate))
         entries = Estimate(value=found.value / step, bar=found.bar / step)
-        claimed, summed = sketch.vjps[:, coordinate], sums_of_slopes(sketch.cotangents, (entries,))  # (K, 1)
+        claimed, summed = projections.vjps[:, coordinate], sums_of_slopes(projections.cotangents, (entries,))  # (K, 1)
     else:
-        cotangent = torch.zeros_like(sketch.cotangents[0])
+        cotangent = torch.zeros_like(projections.cotangents[0])
         cotangent[coordinate] = 1.0
-        claimed = sketch.directions @ row(measured.backward, cotangent)
-        summed = sums_of_slopes(cotangent.unsqueeze(0), sketch.slopes)  # (1, L)
+        claimed = projections.directions @ row(measured.backward, cotangent)
+        summed = sums_of_slopes(cotangent.unsqueeze(0), projections.slopes)  # (1, L)
     numeric = Estimate(value=summed.value.reshape(-1), bar=summed.bar.reshape(-1))
     rtol = relative_tolerance(Tolerances(), measured.sampled.dtypes)
     size = torch.maximum(claimed.abs(), numeric.value.abs())
@@ -285,25 +287,23 @@ def line(sketch: RandomProjections, axis: Axis, place: int) -> SampledLine:
     )
 
 
-def sums_over_lines(sketch: RandomProjections, axis: Axis, found: Sequence[SampledLine]) -> ProjectedPart:
+def sums_over_lines(projections: RandomProjections, axis: Axis, found: Sequence[SampledLine]) -> ProjectedPart:
     """Return the sums over the entries of a few inputs from their columns, or of a few outputs from their rows."""
-    places, claimed = [line.position for line in found], torch.stack([line.claimed for line in found])
-    numeric = torch.stack([line.numeric.value for line in found])
-    bar = torch.stack([line.numeric.bar for line in found])
+    vectors = projections.displacements if axis is Axis.INPUT else projections.weights
+    factors = vectors[:, [line.position for line in found]]  # (L, c) or (K, r)
+    claimed = factors @ torch.stack([line.claimed for line in found])
+    value = factors @ torch.stack([line.numeric.value for line in found])
+    bar = factors.abs() @ torch.stack([line.numeric.bar for line in found])
     if axis is Axis.INPUT:
-        along = sketch.displacements[:, places].T  # (c, L)
-        summed = Estimate(value=numeric.T @ along, bar=bar.T @ along.abs())
-        return ProjectedPart(whole=sketch, claimed=claimed.T @ along, numeric=summed)
-    weights = sketch.weights[:, places]  # (K, r)
-    summed = Estimate(value=weights @ numeric, bar=weights.abs() @ bar)
-    return ProjectedPart(whole=sketch, claimed=weights @ claimed, numeric=summed)
+        claimed, value, bar = claimed.T, value.T, bar.T
+    return ProjectedPart(whole=projections, claimed=claimed, numeric=Estimate(value=value, bar=bar))
 
 
-def _placed(sketch: RandomProjections, axis: Axis, values: Tensor, places: Tensor | None = None) -> Tensor:
+def _placed(projections: RandomProjections, axis: Axis, values: Tensor, places: Tensor | None = None) -> Tensor:
     """Return zero vectors over all inputs, or outputs, with `values` in the block or added at coordinates `places`."""
-    like = sketch.directions if axis is Axis.INPUT else sketch.cotangents
+    like = projections.directions if axis is Axis.INPUT else projections.cotangents
     whole = like.new_zeros(len(values), like.shape[1])
     if places is not None:
         return whole.index_add_(1, places, values)
-    whole[:, block_along(sketch.block, axis).coordinates] = values
+    whole[:, block_along(projections.block, axis).coordinates] = values
     return whole
