@@ -17,10 +17,6 @@ from gradverify.diagnosis.naming.region import AxisMasks
 from gradverify.diagnosis.naming.variables import Axis
 from gradverify.diagnosis.naming.wording import listed
 
-_ROW = 3  # wrong coordinates; fewer may be consecutive by coincidence
-_SQUARE = 3  # rows of a matrix; the triangle of a smaller one is too few entries
-_STEPS = (2, 3)  # strides of an index: every second, every third slice
-_MAX_CHANCE = 0.1  # chance above which a stride may be a coincidence
 _RUN = 2  # more consecutive slices than this are written as "3 to 5"
 
 
@@ -58,28 +54,6 @@ def _would_show(entries: BlockEntries) -> Tensor:
     typical = float(((claimed - numeric).abs() / torch.maximum(claimed.abs(), numeric.abs())).median())
     size = torch.maximum(entries.claimed.abs(), entries.numeric.abs())
     return entries.wrong | (entries.slack <= typical * size)
-
-
-def is_triangle_or_diagonal(group: AxisMasks) -> bool:
-    """True if the wrong coordinates are a triangle or the diagonal of square matrices, or all off-diagonal ones.
-
-    The last two dimensions are the matrices. A region of values may fit the same coordinates by coincidence: the
-    largest entries of a positive definite matrix are often on its diagonal.
-    """
-    shape = group.block.shape
-    if len(shape) < 2 or shape[-1] != shape[-2] or shape[-1] < _SQUARE:
-        return False
-    wrong, relevant = group.wrong.reshape(shape), group.relevant.reshape(shape)
-    full = torch.ones(shape[-2:], dtype=torch.bool, device=wrong.device)
-    masks = [full.triu(1), full.tril(-1), full.triu(), full.tril()]
-    masks += [masks[0] | masks[1], masks[2] & masks[3]]
-    return any(torch.equal(mask & relevant, wrong) for mask in masks)
-
-
-def is_consecutive(group: AxisMasks) -> bool:
-    """True if the wrong coordinates are consecutive whole slices of a dimension, without its first and last."""
-    inner = (each for each in all_slices(group) if min(each.wrong) > 0 and max(each.wrong) < each.size - 1)
-    return int(group.wrong.sum()) >= _ROW and any(is_run(sorted(slices.wrong)) for slices in inner)
 
 
 def is_run(places: Sequence[int]) -> bool:
@@ -135,12 +109,6 @@ def all_slices(group: AxisMasks) -> Iterator[Slices]:
 def is_every_nth(slices: Slices, step: int) -> bool:
     """True if the wrong slices are all those with relevant coordinates at one offset and the stride `step`."""
     return any(slices.wrong == frozenset(range(at, slices.size, step)) & slices.relevant for at in range(step))
-
-
-def is_every_second_or_third(group: AxisMasks) -> bool:
-    """True if the wrong coordinates are every second or third slice along a dimension, unlikely by chance."""
-    steps = ((slices, step) for slices in all_slices(group) for step in _STEPS if slices.size >= 2 * step)
-    return group.chance(sum(_STEPS)) <= _MAX_CHANCE and any(is_every_nth(slices, step) for slices, step in steps)
 
 
 def _named(block: Block, dimension: int, places: list[int]) -> str:

@@ -30,15 +30,7 @@ def single_elements(seen: BlockEntries) -> Diagnosis | None:
     return _wrong_entries(seen) or first(_wrong_elements(seen, axis) for axis in (Axis.INPUT, Axis.OUTPUT))
 
 
-def is_confined_to_one_input(seen: BlockEntries) -> bool:
-    """True if one element of the input has almost all of its entries wrong, and at least two others are right.
-
-    A region of the outputs would then only select the outputs of this element.
-    """
-    return _few_wrong(seen, Axis.INPUT, 1) is not None
-
-
-def _few_wrong(seen: BlockEntries, axis: Axis, limit: int) -> Tensor | None:
+def few_wrong(seen: BlockEntries, axis: Axis, limit: int) -> Tensor | None:
     """Mask (k,) of the elements with wrong entries, if these are almost all of their entries, and others are right.
 
     Returns None if more than `limit` elements are wrong, or too few others are right.
@@ -68,7 +60,7 @@ def _listed_entries(site: WrongBlock, wrong: Sequence[Sequence[int]], bound: str
 
 def _wrong_elements(seen: BlockEntries, axis: Axis) -> Diagnosis | None:
     """Detect a few inputs with all entries wrong, or a few outputs with all entries wrong by one factor each."""
-    wrong = _few_wrong(seen, axis, _MAX_WRONG)
+    wrong = few_wrong(seen, axis, _MAX_WRONG)
     share = None if wrong is None else share_inside(seen, broadcast_along(axis, wrong))
     if wrong is None or share is None:
         return None

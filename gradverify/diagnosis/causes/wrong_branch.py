@@ -10,14 +10,8 @@ from torch import Tensor
 
 from gradverify.diagnosis.block.entries import BlockEntries, Ratio, explained, ratio_of
 from gradverify.diagnosis.block.relation import confined_to_region, factor_in_words
-from gradverify.diagnosis.block.structure import (
-    axis_masks,
-    group_of,
-    is_consecutive,
-    is_every_second_or_third,
-    is_triangle_or_diagonal,
-)
-from gradverify.diagnosis.causes.single_elements import is_confined_to_one_input
+from gradverify.diagnosis.block.structure import all_slices, axis_masks, group_of, is_every_nth, is_run
+from gradverify.diagnosis.causes.single_elements import few_wrong
 from gradverify.diagnosis.naming.region import AxisMasks, Region, regions
 from gradverify.diagnosis.naming.variables import Axis, broadcast_along, is_sorted
 from gradverify.evidence import Diagnosis
@@ -27,12 +21,16 @@ _MAX_CHANCE = 0.25  # chance of a region above which it is not reported
 _SAME = 1e-5  # relative spread of ratios that count as one factor
 _SHARP = 1e-3  # relative accuracy of an entry: one measured less accurately is not used for its ratio
 _MIN_INPUTS = 2  # inputs on each side of the threshold
+_ROW = 3  # wrong coordinates; fewer may be consecutive by coincidence
+_SQUARE = 3  # rows of a matrix; the triangle of a smaller one is too few entries
+_STEPS = (2, 3)  # strides of an index: every second, every third slice
+_STRIDE_CHANCE = 0.1  # chance above which a stride may be a coincidence
 
 
 def wrong_branch(seen: BlockEntries) -> Diagnosis | None:
     """Detect errors confined to a region of values, inside which one relation holds, or one factor on either side."""
-    if is_confined_to_one_input(seen):
-        return None
+    if few_wrong(seen, Axis.INPUT, 1) is not None:
+        return None  # a region of the outputs would only select those of this one input
     return confined_to_region(seen, WRONG_BRANCH, regions_by_value) or _two_wrong_branches(seen)
 
 
@@ -44,13 +42,41 @@ def regions_by_value(group: AxisMasks) -> Iterator[Region]:
     a variable is sorted by position, and every second or third slice if the region is a single value.
     """
     candidates = group.variables
-    by_place = is_triangle_or_diagonal(group) or is_consecutive(group)
+    by_place = _is_triangle_or_diagonal(group) or _is_consecutive(group)
     position_explains = by_place and not any(is_sorted(variable.values) for variable in candidates)
-    in_step = is_every_second_or_third(group)
+    in_step = _is_every_second_or_third(group)
     for region in regions(group, candidates):
         by_position = position_explains or (in_step and not region.level)
         if region.coincidence <= _MAX_CHANCE and (not by_position or (group.region_test and group.region_test(region))):
             yield region
+
+
+def _is_triangle_or_diagonal(group: AxisMasks) -> bool:
+    """True if the wrong coordinates are a triangle or the diagonal of square matrices, or all off-diagonal ones.
+
+    The last two dimensions are the matrices. A region of values may fit the same coordinates by coincidence: the
+    largest entries of a positive definite matrix are often on its diagonal.
+    """
+    shape = group.block.shape
+    if len(shape) < 2 or shape[-1] != shape[-2] or shape[-1] < _SQUARE:
+        return False
+    wrong, relevant = group.wrong.reshape(shape), group.relevant.reshape(shape)
+    full = torch.ones(shape[-2:], dtype=torch.bool, device=wrong.device)
+    masks = [full.triu(1), full.tril(-1), full.triu(), full.tril()]
+    masks += [masks[0] | masks[1], masks[2] & masks[3]]
+    return any(torch.equal(mask & relevant, wrong) for mask in masks)
+
+
+def _is_consecutive(group: AxisMasks) -> bool:
+    """True if the wrong coordinates are consecutive whole slices of a dimension, without its first and last."""
+    inner = (each for each in all_slices(group) if min(each.wrong) > 0 and max(each.wrong) < each.size - 1)
+    return int(group.wrong.sum()) >= _ROW and any(is_run(sorted(slices.wrong)) for slices in inner)
+
+
+def _is_every_second_or_third(group: AxisMasks) -> bool:
+    """True if the wrong coordinates are every second or third slice along a dimension, unlikely by chance."""
+    steps = ((slices, step) for slices in all_slices(group) for step in _STEPS if slices.size >= 2 * step)
+    return group.chance(sum(_STEPS)) <= _STRIDE_CHANCE and any(is_every_nth(slices, step) for slices, step in steps)
 
 
 def _two_wrong_branches(seen: BlockEntries) -> Diagnosis | None:
