@@ -34,7 +34,7 @@ from gradverify.diagnosis.naming.constants import (
 )
 from gradverify.diagnosis.naming.region import AxisMasks, Region
 from gradverify.diagnosis.naming.variables import Axis, broadcast_along
-from gradverify.diagnosis.naming.wording import dimensions_text, everywhere
+from gradverify.diagnosis.naming.wording import diagnosed_everywhere, dimensions_text
 from gradverify.diagnosis.projections.sums import ComparedBlock
 from gradverify.evidence import Diagnosis, WrongBlock
 
@@ -69,10 +69,7 @@ _FORMS: tuple[tuple[str, Callable[[int], float], int], ...] = (
 
 def sign_flip(compared: ComparedBlock) -> Diagnosis | None:
     """Detect the opposite sign in every entry."""
-    share = compared.agrees(Pattern(factor=-1.0))
-    if share is None:
-        return None
-    return Diagnosis(cause=SIGN_FLIP, explanation=f"analytic = -numeric{everywhere(share)}", share=share)
+    return diagnosed_everywhere(SIGN_FLIP, "analytic = -numeric", compared.agrees(Pattern(factor=-1.0)))
 
 
 def common_factor(compared: ComparedBlock) -> Diagnosis | None:
@@ -131,11 +128,9 @@ def _mean_for_sum(compared: ComparedBlock, found: _Factor) -> Diagnosis | None:
     count, divides = found.count, found.value < 1
     if count is None or count < _MIN_COUNT or count not in _possible_summands(compared, divides=divides):
         return None
-    if divides:
-        text = f"numeric / {count}{everywhere(found.share)}: a mean over {count} instead of their sum"
-    else:
-        text = f"{count} × numeric{everywhere(found.share)}: a sum over {count} instead of their mean"
-    return Diagnosis(cause=MEAN_FOR_SUM, explanation=f"analytic = {text}", share=found.share)
+    pattern = f"numeric / {count}" if divides else f"{count} × numeric"
+    meaning = f"a mean over {count} instead of their sum" if divides else f"a sum over {count} instead of their mean"
+    return diagnosed_everywhere(MEAN_FOR_SUM, f"analytic = {pattern}", found.share, f": {meaning}")
 
 
 def _wrong_count(compared: ComparedBlock, found: _Factor) -> Diagnosis | None:
@@ -152,8 +147,8 @@ def _wrong_count(compared: ComparedBlock, found: _Factor) -> Diagnosis | None:
     for text, value, counts in _factors(tuple(words)):
         if abs(value - found.value) <= allowed:
             definitions = (f"{name} = {count} = {words[count]}" for name, count in zip("nm", counts, strict=False))
-            text = f"analytic = {text} × numeric{everywhere(found.share)}, with {' and '.join(definitions)}"
-            return Diagnosis(cause=WRONG_COUNT, explanation=f"{text}: a count is wrong", share=found.share)
+            meaning = f", with {' and '.join(definitions)}: a count is wrong"
+            return diagnosed_everywhere(WRONG_COUNT, f"analytic = {text} × numeric", found.share, meaning)
     return None
 
 
@@ -162,8 +157,8 @@ def _constant_factor(compared: ComparedBlock, found: _Factor) -> Diagnosis | Non
     nonzero = compared.nonzero
     if found.known is None and found.argument is None and nonzero is not None and int(nonzero.sum()) < 2:
         return None
-    text = f"analytic = {found.text} × numeric{everywhere(found.share)}{_interpretation(compared.block, found)}"
-    return Diagnosis(cause=CONSTANT_FACTOR, explanation=text, share=found.share)
+    pattern, meaning = f"analytic = {found.text} × numeric", _interpretation(compared.block, found)
+    return diagnosed_everywhere(CONSTANT_FACTOR, pattern, found.share, meaning)
 
 
 def _interpretation(site: WrongBlock, found: _Factor) -> str:
@@ -264,14 +259,14 @@ def mean_for_sum_by_line(seen: BlockEntries) -> Diagnosis | None:
             continue
         divisor = broadcast_along(axis, counts.clamp(min=1)).to(seen.numeric.dtype)
         counted = _SUMMED[axis].format(wrt=seen.block.wrt.name)
-        for predicted, scale, words, interpretation in (
+        for predicted, scale, words, meaning in (
             (seen.numeric / divisor, 1.0, "numeric / k", "a mean over them instead of their sum"),
             (seen.numeric * divisor, float(divisor.max()), "k × numeric", "a sum over them instead of their mean"),
         ):
             share = explained_share(seen, predicted, scale)
             if share is not None:
-                text = f"analytic = {words}{everywhere(share)}, where k is the number of {counted}: {interpretation}"
-                return Diagnosis(cause=MEAN_FOR_SUM, explanation=text, share=share)
+                meaning = f", where k is the number of {counted}: {meaning}"
+                return diagnosed_everywhere(MEAN_FOR_SUM, f"analytic = {words}", share, meaning)
     return None
 
 

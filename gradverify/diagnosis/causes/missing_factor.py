@@ -16,7 +16,7 @@ from gradverify.diagnosis.block.relation import multiple_in_words
 from gradverify.diagnosis.block.structure import axes_of, is_elementwise
 from gradverify.diagnosis.naming.constants import common_value, known_constant
 from gradverify.diagnosis.naming.variables import Axis, Variable, block_along, differences
-from gradverify.diagnosis.naming.wording import dimensions_text, everywhere, share_text
+from gradverify.diagnosis.naming.wording import diagnosed_everywhere, dimensions_text, share_text
 from gradverify.evidence import Diagnosis
 
 MISSING_FACTOR = "missing-factor"
@@ -96,7 +96,7 @@ def missing_factor(seen: BlockEntries) -> Diagnosis | None:
     name = found.form.text(found.tensor.name)
     product = f"numeric / {name}" if found.form.is_missing else f"{name} × numeric"
     meaning = found.form.interpretation(f"{_without_brackets(name)}{_location(seen, found.tensor)}")
-    return found.diagnosis(product, everywhere(found.share), meaning)
+    return diagnosed_everywhere(MISSING_FACTOR, f"analytic = {found.constant}{product}", found.share, meaning)
 
 
 def mistaken_factor(seen: BlockEntries) -> Diagnosis | None:
@@ -107,11 +107,11 @@ def mistaken_factor(seen: BlockEntries) -> Diagnosis | None:
     if found is None:
         return None
     (one, other), on_axis = pairs[found.number], seen.tensors_along(found.tensor.axis)[:_MAX_TENSORS]
-    name = f"{one.name} / {other.name}"
-    meaning = found.form.interpretation(name)
+    quotient = f"{one.name} / {other.name}"
+    pattern, meaning = f"analytic = {found.constant}numeric × {quotient}", found.form.interpretation(quotient)
     if _is_product_with(seen, one, [each for each in on_axis if each is not one and each is not other]):
         meaning = f", as where {one.name} stands for {other.name}{_location(seen, other)}"
-    return claims_equal_cotangent(seen) or found.diagnosis(f"numeric × {name}", everywhere(found.share), meaning)
+    return claims_equal_cotangent(seen) or diagnosed_everywhere(MISSING_FACTOR, pattern, found.share, meaning)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,11 +123,6 @@ class _Match:
     form: _Form
     constant: str  # "", "-", "2 × "
     share: float  # of the squared error that it explains
-
-    def diagnosis(self, product: str, where: str, meaning: str) -> Diagnosis:
-        """Return the diagnosis: what the claims are up to the constant, where, and what that means."""
-        text = f"analytic = {self.constant}{product}{where}{meaning}"
-        return Diagnosis(cause=MISSING_FACTOR, explanation=text, share=self.share)
 
 
 def _first_match(
@@ -245,9 +240,10 @@ def statistic_by_slice(seen: BlockEntries) -> Diagnosis | None:
             found = _first_match(seen, _statistics(seen, axis, kept), _OF_STATISTICS, _NEAR)
             if found is not None:
                 name = found.form.text(found.tensor.name)
-                where = f" in {_slice_words(block, kept)}{share_text(found.share)}"
-                product = f"numeric {'/' if found.form.is_missing else '×'} {name}"
-                return found.diagnosis(product, where, found.form.interpretation(name))
+                product = f"{found.constant}numeric {'/' if found.form.is_missing else '×'} {name}"
+                text = f"analytic = {product} in {_slice_words(block, kept)}{share_text(found.share)}"
+                text = f"{text}{found.form.interpretation(name)}"
+                return Diagnosis(cause=MISSING_FACTOR, explanation=text, share=found.share)
     return None
 
 

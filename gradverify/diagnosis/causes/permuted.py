@@ -9,6 +9,7 @@ from itertools import filterfalse
 import torch
 
 from gradverify.core.estimate.samples import BAR_FACTOR
+from gradverify.core.model.magnitudes import all_set
 from gradverify.diagnosis.block.arrangement import (
     ZERO_LINE,
     Arrangement,
@@ -125,8 +126,7 @@ def _fits(projections: RandomProjections, arrangement: Arrangement, column: Samp
     entries = entries[projections.block.of.coordinates]
     entries = entries if rows is None else entries[rows]
     position = column.position if columns is None else int((columns == column.position).nonzero())
-    sums = zip(projections.gradients[:, position].tolist(), projections.weights, strict=True)
-    return all(abs(claim - float(weights @ entries)) <= allowed for claim, weights in sums)
+    return all_set((projections.gradients[:, position] - projections.weights @ entries).abs() <= allowed)
 
 
 def _transposed_jacobian(projections: RandomProjections) -> Diagnosis | None:

@@ -18,14 +18,17 @@ def diagnosed(cause: str, text: str, share: float | None) -> Diagnosis | None:
     return None if share is None else Diagnosis(cause=cause, explanation=f"{text}{share_text(share)}", share=share)
 
 
+def diagnosed_everywhere(cause: str, pattern: str, share: float | None, meaning: str = "") -> Diagnosis | None:
+    """Return the diagnosis of a pattern of all entries, followed by what it means; None without a share."""
+    if share is None:
+        return None
+    where = " in every entry" if share >= _WHOLE else share_text(share)
+    return Diagnosis(cause=cause, explanation=f"{pattern}{where}{meaning}", share=share)
+
+
 def first(found: Iterable[Diagnosis | None]) -> Diagnosis | None:
     """Return the first diagnosis, None if there is none; those after it are not computed."""
     return next(filter(None, found), None)
-
-
-def everywhere(share: float) -> str:
-    """Return " in every entry", or the share in brackets if it is less than the whole error."""
-    return " in every entry" if share >= _WHOLE else share_text(share)
 
 
 def share_text(share: float) -> str:
