@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -27,7 +29,11 @@ _CHANGES = 2  # from right to wrong or back along an order, at most: a region ha
 _TRIES = 4  # coordinates with the same key, until one is clearly right or wrong
 _SEVERAL = 2  # wrong coordinates that a region needs
 
-_IsWrong = Callable[[Tensor], bool | None]  # from a mask (k,) to whether its coordinates are wrong, None if unclear
+_IsWrong = Callable[[Tensor], bool]  # from a mask (k,) to whether its coordinates are wrong; may raise _Unclear
+
+
+class _Unclear(Exception):
+    """None of the coordinates that were tried is clearly right or clearly wrong."""
 
 
 def confined_to_places(projections: RandomProjections) -> Diagnosis | None:
@@ -79,7 +85,7 @@ def _groups(projections: RandomProjections, axis: Axis) -> Iterator[AxisMasks]:
         return
     for keys in _orders(block_along(block, axis), projections, axis):
         guess = _contiguous(keys, sample, partial(_is_wrong, projections, axis, silent))
-        if guess is not None and int(guess.sum()) >= _SEVERAL and not bool(guess.all()):
+        if guess is not None and int(guess.sum()) >= _SEVERAL:
             yield AxisMasks(evidence=block, axis=axis, wrong=guess, relevant=guess | ~silent)
 
 
@@ -99,46 +105,36 @@ def _orders(block: Block, projections: RandomProjections, axis: Axis) -> Iterato
 def _contiguous(keys: Tensor, sample: Sequence[SampledLine], is_wrong: _IsWrong) -> Tensor | None:
     """Return the mask (k,) of wrong coordinates, assuming that these, or the right ones, are contiguous by `keys` (k,).
 
-    Returns None if the sample contradicts this. Each boundary is found by bisection between a right and a wrong
-    coordinate; a step costs one column or row, or a few.
+    Returns None if the sample contradicts this, or a boundary is unclear. Each boundary is found by bisection between a
+    right and a wrong coordinate; a step costs one column or row, or a few.
     """
     known = sorted((float(keys[each.position]), each.wrong) for each in sample if each.wrong or each.right)
     if any(first[0] == second[0] and first[1] != second[1] for first, second in pairwise(known)):
         return None
-    changes = [k for k in range(1, len(known)) if known[k - 1][1] != known[k][1]]
+    changes = [(below, above) for below, above in pairwise(known) if below[1] != above[1]]
     if not 1 <= len(changes) <= _CHANGES:
         return None
     wrong = torch.full_like(keys, known[0][1], dtype=torch.bool)
-    for k in changes:
-        boundary = _boundary(keys, known[k - 1], known[k], is_wrong)
-        if boundary is None:
-            return None
-        wrong = torch.where(keys >= boundary, known[k][1], wrong)
-    return wrong
+    with suppress(_Unclear):
+        for below, above in changes:
+            wrong = torch.where(keys >= _boundary(keys, below, above, is_wrong), above[1], wrong)
+        return wrong
+    return None
 
 
-def _boundary(keys: Tensor, below: tuple[float, bool], above: tuple[float, bool], is_wrong: _IsWrong) -> float | None:
-    """Return the smallest key whose coordinates are wrong, or right, like those of the key `above`.
-
-    `below` and `above` are (key, wrong). Returns None if a coordinate is neither clearly right nor clearly wrong.
-    """
-    candidates: Tensor = torch.unique(keys[(keys > below[0]) & (keys < above[0])])
-    low, high = 0, len(candidates)  # candidates before `low` are like `below`, those from `high` on like `above`
-    while low < high:
-        middle = (low + high) // 2
-        wrong = is_wrong(keys == candidates[middle])
-        if wrong is None:
-            return None
-        low, high = (low, middle) if wrong == above[1] else (middle + 1, high)
-    return float(candidates[high]) if high < len(candidates) else above[0]
+def _boundary(keys: Tensor, below: tuple[float, bool], above: tuple[float, bool], is_wrong: _IsWrong) -> float:
+    """Return the smallest key beyond `below` whose coordinates are wrong, or right, like `above`; both (key, wrong)."""
+    candidates: list[float] = torch.unique(keys[(keys > below[0]) & (keys <= above[0])]).tolist()
+    known = len(candidates) - 1  # the key of `above`
+    return candidates[bisect_left(candidates, True, hi=known, key=lambda key: is_wrong(keys == key) == above[1])]
 
 
-def _is_wrong(projections: RandomProjections, axis: Axis, silent: Tensor, here: Tensor) -> bool | None:
-    """True if coordinates in a mask (k,) are wrong, False if right, None if none of a few that are tried is clear."""
+def _is_wrong(projections: RandomProjections, axis: Axis, silent: Tensor, here: Tensor) -> bool:
+    """True if coordinates in a mask (k,) are wrong; raises _Unclear if none of a few that are tried is clear."""
     preferred = here & ~silent  # a silent coordinate may be wrong too, but its error may not show
     places = (preferred if bool(preferred.any()) else here).nonzero().flatten().tolist()
     for place in places[:: max(1, len(places) // _TRIES)][:_TRIES]:
         found = line(projections, axis, place)
         if found.wrong != found.right:
             return found.wrong
-    return None
+    raise _Unclear

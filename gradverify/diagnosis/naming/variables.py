@@ -114,11 +114,10 @@ def _broadcasts(tensor: Tensor, block: Block) -> Iterator[tuple[str, Tensor]]:
         yield "", tensor.reshape(-1)
         return
     for chosen in combinations(range(len(block.shape)), len(shape)):
-        if all(length in (1, block.shape[at]) for at, length in zip(chosen, shape, strict=True)):
-            full = [1] * len(block.shape)
-            for at, length in zip(chosen, shape, strict=True):
-                full[at] = length
-            along = dimensions_text(at for at, length in zip(chosen, shape, strict=True) if length > 1)
+        sizes = dict(zip(chosen, shape, strict=True))
+        if all(length in (1, block.shape[at]) for at, length in sizes.items()):
+            full = [sizes.get(at, 1) for at in range(len(block.shape))]
+            along = dimensions_text(at for at, length in sizes.items() if length > 1)
             yield f" along {along}", tensor.reshape(full).expand(block.shape).reshape(size)
 
 
