@@ -110,16 +110,16 @@ class _Factor:
 
 def _factor(compared: ComparedBlock) -> _Factor | None:
     """Return the factor common to all entries, as a known constant if one is near; None if there is none but 0 or 1."""
-    ratio, site = compared.ratio(), compared.block
+    ratio, block = compared.ratio(), compared.block
     if ratio is None or not math.isfinite(ratio.value) or ratio.value in (0.0, 1.0):
         return None
-    sizes = _products(site.of.shape) | _products(site.wrt.shape)
+    sizes = _products(block.of.shape) | _products(block.wrt.shape)
     known = known_constant(ratio.value, ratio.accuracy, sizes) or short_number(ratio.value, ratio.accuracy)
     exact = ratio.value if known is None else math.copysign(known.value, ratio.value)
     share = compared.agrees(Pattern(factor=exact))
     if share is None:
         return None
-    argument = scalar_power(site, exact, ratio.accuracy)
+    argument = scalar_power(block, exact, ratio.accuracy)
     return _Factor(value=exact, accuracy=ratio.accuracy, known=known, argument=argument, share=share)
 
 
@@ -161,8 +161,8 @@ def _constant_factor(compared: ComparedBlock, found: _Factor) -> Diagnosis | Non
     return diagnosed_everywhere(CONSTANT_FACTOR, pattern, found.share, meaning)
 
 
-def _interpretation(site: WrongBlock, found: _Factor) -> str:
-    sized = next((block for block in (site.wrt, site.of) if found.count in block.shape), None)
+def _interpretation(block: WrongBlock, found: _Factor) -> str:
+    sized = next((tensor for tensor in (block.wrt, block.of) if found.count in tensor.shape), None)
     size = "" if sized is None or (found.count or 0) < _MIN_COUNT else f"the size of a dimension of {sized.name}"
     source, known = found.argument, found.known
     if source is not None:
@@ -189,16 +189,16 @@ def _possible_summands(compared: ComparedBlock, *, divides: bool) -> set[int]:
 
     These are the products of dimensions that a reduction drops, and the numbers of nonzero entries in rows or columns.
     """
-    site, nonzero = compared.block, compared.nonzero
+    block, nonzero = compared.block, compared.nonzero
     of_output, of_gradient = (None, None) if nonzero is None else (_common_count(nonzero.sum(dim)) for dim in (1, 0))
-    possible = _dropped(site.wrt.shape, site.of.shape, of_output)
+    possible = _dropped(block.wrt.shape, block.of.shape, of_output)
     if of_output is not None and isinstance(compared, BlockEntries):  # equal entries: a sum or a mean over windows
         possible |= {of_output} if common_value(compared.numeric[nonzero], _EQUAL) is not None else set()
-    for block in site.inputs:
-        if block != site.wrt:
-            possible |= _dropped(block.shape, site.of.shape, None)
+    for tensor in block.inputs:
+        if tensor != block.wrt:
+            possible |= _dropped(tensor.shape, block.of.shape, None)
     if divides:
-        possible |= _dropped(site.of.shape, site.wrt.shape, of_gradient)
+        possible |= _dropped(block.of.shape, block.wrt.shape, of_gradient)
         possible |= {of_gradient} if of_output == 1 and of_gradient is not None else set()  # copies of one input
     return possible
 
@@ -229,20 +229,20 @@ def _factors(counts: tuple[int, ...]) -> Iterator[tuple[str, float, tuple[int, .
             yield "n/m", one / other, (one, other)
 
 
-def _counts(site: WrongBlock, live: int | None) -> dict[int, str]:
+def _counts(block: WrongBlock, live: int | None) -> dict[int, str]:
     """Return every count, described by the first tensor in which it occurs."""
     found: dict[int, str] = {}
-    for block in (site.wrt, site.of, *site.inputs, *site.outputs):
-        sizes = block.shape[:_MAX_DIMENSIONS]
+    for tensor in (block.wrt, block.of, *block.inputs, *block.outputs):
+        sizes = tensor.shape[:_MAX_DIMENSIONS]
         for size in dict.fromkeys(sizes):
             dimensions = dimensions_text(at for at, each in enumerate(sizes) if each == size)
-            found.setdefault(size, f"size of {block.name}'s {dimensions}")
-        found.setdefault(total(block.shape), f"number of {block.name}'s elements")
-    for entry in site.backward.problem.bound:
+            found.setdefault(size, f"size of {tensor.name}'s {dimensions}")
+        found.setdefault(total(tensor.shape), f"number of {tensor.name}'s elements")
+    for entry in block.backward.problem.bound:
         if isinstance(entry.value, Tensor) and _is_mask(entry.value):
             found.setdefault(int((entry.value != 0).sum()), f"number of {entry.name}'s elements that are not zero")
     if live is not None:
-        found.setdefault(live, f"number of {site.wrt.name}'s elements with a derivative")
+        found.setdefault(live, f"number of {block.wrt.name}'s elements with a derivative")
     return found
 
 

@@ -12,11 +12,11 @@ def detached(compared: ComparedBlock) -> Diagnosis | None:
     """Detect a claimed block of zeros."""
     if not compared.claims_nothing:
         return None
-    site = compared.block
-    of, wrt = site.of.name, site.wrt.name
-    if site.backward.problem.order > 1 and site.backward.missing[site.wrt.tensor]:
+    block = compared.block
+    of, wrt = block.of.name, block.wrt.name
+    if block.backward.problem.order > 1 and block.backward.missing[block.wrt.tensor]:
         text = f"backward has no derivative by {wrt}, although {of} depends on it"
-    elif site.backward.missing[site.wrt.tensor]:
+    elif block.backward.missing[block.wrt.tensor]:
         text = f"backward returns no gradient for {wrt}, although {of} depends on it"
     else:
         text = f"analytic = 0 in every entry, although {of} depends on {wrt}"

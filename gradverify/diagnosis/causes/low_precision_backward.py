@@ -21,20 +21,20 @@ _MAX_ERROR = 0.1  # relative error: a larger one has another cause, whatever the
 
 def low_precision_backward(compared: ComparedBlock) -> Diagnosis | None:
     """Detect vjps that are exact in a narrower dtype, with an error of the size of its rounding."""
-    site, vjps = compared.block, []
+    block, vjps = compared.block, []
     if isinstance(compared, BlockEntries):
-        returned = compared.claimed * row_cotangent(site.backward)  # rows, before they were divided by their cotangent
-        if not _exact_dtypes(site.backward, returned):
+        returned = compared.claimed * row_cotangent(block.backward)  # rows, before they were divided by their cotangent
+        if not _exact_dtypes(block.backward, returned):
             return None
     try:
         for vjp in compared.random_vjps():
-            if not _exact_dtypes(site.backward, _numbers(site, vjp)):
+            if not _exact_dtypes(block.backward, _numbers(block, vjp)):
                 return None
             vjps.append(vjp)
     except EvaluationError:
         return None
-    numbers, error = _numbers(site, torch.stack(vjps)), compared.relative_error()
-    for dtype in _exact_dtypes(site.backward, numbers) if len(numbers) >= _MIN_NUMBERS else ():
+    numbers, error = _numbers(block, torch.stack(vjps)), compared.relative_error()
+    for dtype in _exact_dtypes(block.backward, numbers) if len(numbers) >= _MIN_NUMBERS else ():
         name, eps = str(dtype).removeprefix("torch."), torch.finfo(dtype).eps
         if error <= min(_MAX_ERROR, _MAX_ROUNDINGS * eps):
             text = f"all {len(numbers)} different numbers that backward returned to random cotangents are exactly"
@@ -43,9 +43,9 @@ def low_precision_backward(compared: ComparedBlock) -> Diagnosis | None:
     return None
 
 
-def _numbers(site: WrongBlock, answers: Tensor) -> Tensor:
+def _numbers(block: WrongBlock, answers: Tensor) -> Tensor:
     """Return the magnitudes that occur in vjps (..., n) by the block's input, without zero; (k,)."""
-    numbers: Tensor = torch.unique(answers[..., site.wrt.coordinates].abs())
+    numbers: Tensor = torch.unique(answers[..., block.wrt.coordinates].abs())
     return numbers[numbers > 0]
 
 

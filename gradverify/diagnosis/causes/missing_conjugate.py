@@ -16,15 +16,15 @@ MISSING_CONJUGATE = "missing-conjugate"
 
 def missing_conjugate(compared: ComparedBlock) -> Diagnosis | None:
     """Detect the opposite sign in all entries between a real and an imaginary part, or by all imaginary parts."""
-    site, of, wrt = compared.block, compared.block.of, compared.block.wrt
-    from_complex, to_complex = (block.step == 2 for block in (wrt, of))  # a part of a complex tensor
+    block, of, wrt = compared.block, compared.block.of, compared.block.wrt
+    from_complex, to_complex = (tensor.step == 2 for tensor in (wrt, of))  # a part of a complex tensor
     if not from_complex and not to_complex:
         return None
-    both = compared.over(whole_tensor(site.outputs, of.tensor), whole_tensor(site.inputs, wrt.tensor))
+    both = compared.over(whole_tensor(block.outputs, of.tensor), whole_tensor(block.inputs, wrt.tensor))
     if both is None or both.agrees(Pattern(factor=-1.0)) is not None:
         return None  # one sign in all entries is simpler
     output, gradient = both.block.of.name, both.block.wrt.name
-    signs = torch.tensor([1.0, -1.0], dtype=torch.float64, device=site.device)  # of the two parts of a complex number
+    signs = torch.tensor([1.0, -1.0], dtype=torch.float64, device=block.device)  # of the two parts of a complex number
     by_row, by_column = signs.repeat(total(of.shape)), signs.repeat(total(wrt.shape))
     both_ways = f"the derivative of {output} by {gradient} is not conjugated: its imaginary part has the opposite sign"
     of_gradient = f"the gradient by {gradient} is the conjugate of what it should be"

@@ -40,25 +40,25 @@ _REPLACED = "analytic = {} whatever the cotangent is"
 _ADDED = "analytic = numeric × cotangent + {}, and that second term stays when the cotangent is zero"
 
 
-def vjp_of_zero(site: WrongBlock) -> Tensor | None:
+def vjp_of_zero(block: WrongBlock) -> Tensor | None:
     """Return the vjp of a zero cotangent by this input, (n,); None if it is zero, as it should be, or not finite."""
     try:
-        constant = site.backward.vjp_of_zero[site.wrt.coordinates].to(site.device)
+        constant = block.backward.vjp_of_zero[block.wrt.coordinates].to(block.device)
     except EvaluationError:
         return None
     usable = bool((constant != 0).any()) and bool(torch.isfinite(constant).all())
     return constant if usable else None
 
 
-def _diagnosis(site: WrongBlock, constant: Tensor, form: str, share: float) -> Diagnosis | None:
+def _diagnosis(block: WrongBlock, constant: Tensor, form: str, share: float) -> Diagnosis | None:
     """Return the diagnosis of a constant (n,) that replaces the gradient or is added to it, as `form` says."""
     nonzero = constant != 0
-    group = AxisMasks(evidence=site, axis=Axis.INPUT, wrong=nonzero, relevant=torch.ones_like(nonzero))
+    group = AxisMasks(evidence=block, axis=Axis.INPUT, wrong=nonzero, relevant=torch.ones_like(nonzero))
     region, names = region_text(group), elements_text(group)
     location = f", where {region}" if region else f", at {names}" if names else ""
     value = common_value(constant[nonzero], _SAME)
     text = form.format("a constant" if value is None else number_text(value))
-    cotangent = row_cotangent(site.backward)
+    cotangent = row_cotangent(block.backward)
     if cotangent != 1.0:
         text += f" (asked with a cotangent of {cotangent:g}, it counts {1 / cotangent:g} times as much)"
     return diagnosed(MISSING_COTANGENT, f"{text}{location}", share)

@@ -51,10 +51,10 @@ def _wrong_entries(seen: BlockEntries) -> Diagnosis | None:
     return _listed_entries(seen.block, seen.wrong.nonzero().tolist())
 
 
-def _listed_entries(site: WrongBlock, wrong: Sequence[Sequence[int]], bound: str = "") -> Diagnosis:
+def _listed_entries(block: WrongBlock, wrong: Sequence[Sequence[int]], bound: str = "") -> Diagnosis:
     """Return the diagnosis that only these entries are wrong, (row, column) each."""
-    words = [f"{element_name(site.of, row)} by {element_name(site.wrt, column)}" for row, column in wrong]
-    count = differ_text(len(wrong), total(site.of.shape) * total(site.wrt.shape), "entries")
+    words = [f"{element_name(block.of, row)} by {element_name(block.wrt, column)}" for row, column in wrong]
+    count = differ_text(len(wrong), total(block.of.shape) * total(block.wrt.shape), "entries")
     return Diagnosis(cause=SINGLE_ELEMENTS, explanation=f"{bound}{count}: {listed(words)}", share=1.0)
 
 
@@ -74,15 +74,15 @@ def _wrong_elements(seen: BlockEntries, axis: Axis) -> Diagnosis | None:
 
 
 def _listed_elements(
-    site: WrongBlock, axis: Axis, positions: Sequence[int], factors: Sequence[str], share: float
+    block: WrongBlock, axis: Axis, positions: Sequence[int], factors: Sequence[str], share: float
 ) -> Diagnosis:
     """Return the diagnosis that all entries of these elements are wrong, each by its factor in words, "" if unknown."""
-    block = block_along(site, axis)
+    tensor = block_along(block, axis)
     words = [
-        f"{element_name(block, at)}{f', where analytic = {factor}' if factor else ''}"
+        f"{element_name(tensor, at)}{f', where analytic = {factor}' if factor else ''}"
         for at, factor in zip(positions, factors, strict=True)
     ]
-    text = f"{differ_text(len(positions), total(block.shape), axis.noun)}, in all entries: {listed(words)}"
+    text = f"{differ_text(len(positions), total(tensor.shape), axis.noun)}, in all entries: {listed(words)}"
     return Diagnosis(cause=SINGLE_ELEMENTS, explanation=text, share=share)
 
 
@@ -110,17 +110,17 @@ def one_entry(projections: RandomProjections) -> Diagnosis | None:
 
 def few_entries(projections: RandomProjections) -> Diagnosis | None:
     """Diagnose an error in at most three entries: without them, the projections agree."""
-    site, found = projections.block, projections.block.wrong_entries
+    block, found = projections.block, projections.block.wrong_entries
     count = len(found.error)
     if not 1 <= count <= _MAX_WRONG or found.total != count:
         return None
-    error = (found.analytic - found.numeric).to(site.device)
+    error = (found.analytic - found.numeric).to(block.device)
     weights, displacements = projections.weights[:, found.output], projections.displacements[:, found.input]
     explained = (weights * error) @ displacements.T  # (K, L)
     if not holds(projections, replace(projections.numeric, value=projections.numeric.value + explained)):
         return None
-    bound = "" if site.wrong_places_complete else "at least "  # projections may miss a small error
-    return _listed_entries(site, sorted(zip(found.output.tolist(), found.input.tolist(), strict=True)), bound)
+    bound = "" if block.wrong_places_complete else "at least "  # projections may miss a small error
+    return _listed_entries(block, sorted(zip(found.output.tolist(), found.input.tolist(), strict=True)), bound)
 
 
 def _elements_in_sums(projections: RandomProjections, counts: range) -> Diagnosis | None:

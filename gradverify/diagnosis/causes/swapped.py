@@ -66,15 +66,15 @@ def _swapped(compared: ComparedBlock, axis: Axis, cause: str, text: str) -> Diag
 
 def _source(compared: ComparedBlock, axis: Axis, tensor: Block, tensors: Iterable[Block]) -> tuple[Block, float] | None:
     """Return the tensor whose derivative is claimed for `tensor`, and the share of the error that it explains."""
-    site, size = compared.block, tensor.stop - tensor.start
+    block, size = compared.block, tensor.stop - tensor.start
     others = [each for each in tensors if each.tensor != tensor.tensor and each.shape == tensor.shape]
     others = [other for other in others if other.stop - other.start == size]  # both complex, or neither
-    of, wrt = (all_of(site.outputs), tensor) if axis is Axis.INPUT else (tensor, all_of(site.inputs))
+    of, wrt = (all_of(block.outputs), tensor) if axis is Axis.INPUT else (tensor, all_of(block.inputs))
     whole = compared.over(of, wrt) if others else None
     if whole is None:
         return None
     for other in others:
-        coordinates = torch.arange(other.start, other.stop, device=site.device)
+        coordinates = torch.arange(other.start, other.stop, device=block.device)
         share = whole.agrees(Pattern(columns=coordinates) if axis is Axis.INPUT else Pattern(rows=coordinates))
         if share is not None:
             return other, share

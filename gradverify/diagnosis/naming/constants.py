@@ -151,7 +151,7 @@ class ScalarPower:
         return words if power > 0 else f"1/{words}"
 
 
-def scalar_power(site: WrongBlock, factor: float, accuracy: float) -> ScalarPower | None:
+def scalar_power(block: WrongBlock, factor: float, accuracy: float) -> ScalarPower | None:
     """Return the scalar of which a factor is a power, up to the sign, within a relative `accuracy`.
 
     Returns None if no scalar fits, or several do, or the factor is not known well enough.
@@ -161,7 +161,7 @@ def scalar_power(site: WrongBlock, factor: float, accuracy: float) -> ScalarPowe
         return None
     found = [
         ScalarPower(name=name, value=value, power=power, negative=_power(value, power) * factor < 0)
-        for name, value in dict(_numbers(site)).items()
+        for name, value in dict(_numbers(block)).items()
         for power in _POWERS
         if abs(value) not in _COMMON and abs(abs(_power(value, power)) - abs(factor)) <= allowed * abs(factor)
     ]
@@ -173,11 +173,11 @@ def _power(value: float, power: int) -> float:
     return float(torch.tensor(value, dtype=torch.float64).pow(power))
 
 
-def _numbers(site: WrongBlock) -> Iterator[tuple[str, float]]:
+def _numbers(block: WrongBlock) -> Iterator[tuple[str, float]]:
     """Yield the names and values of all real scalars among the arguments, inputs and outputs."""
-    for entry in site.backward.problem.bound:
+    for entry in block.backward.problem.bound:
         if not isinstance(entry.value, Tensor):
             yield entry.name, entry.value
-    for name, tensor in named_tensors(site):
+    for name, tensor in named_tensors(block):
         if tensor.numel() == 1:
             yield name, float(tensor)
