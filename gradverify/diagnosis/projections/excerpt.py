@@ -174,6 +174,7 @@ def _excerpt(block: LargeBlock, cut: _Cut, kept: _Kept) -> Problem:
     points = [primal.tensor for primal in problem.primals]
     wholes = [[torch.arange(size) for size in point.shape] for point in points]
     places = [_cut_with(whole, along, kept) for whole, along in zip(wholes, cut.along, strict=True)]
+    cuts = [(cut.frame.shape, kept), *zip(cut.shapes, places, strict=True)]
 
     def function(*values_kept: Tensor) -> Tensor:
         whole = [
@@ -191,7 +192,7 @@ def _excerpt(block: LargeBlock, cut: _Cut, kept: _Kept) -> Problem:
             Primal(name=primal.name, tensor=primal.tensor[_grid(place, primal.tensor)])
             for primal, place in zip(problem.primals, places, strict=True)
         ),
-        bound=tuple(_cut_bound(entry, cut.frame.shape, kept, points, places) for entry in problem.bound),
+        bound=tuple(_cut_bound(entry, cuts) for entry in problem.bound),
         outputs=None,
         output=name,
         meter=sampled.problem.meter,
@@ -205,13 +206,10 @@ def _grid(kept: _Kept, like: Tensor) -> tuple[Tensor, ...]:
     return torch.meshgrid(*[places.to(like.device) for places in kept], indexing="ij")
 
 
-def _cut_bound(
-    entry: Bound, shape: Sequence[int], kept: _Kept, points: Sequence[Tensor], places: Sequence[_Kept]
-) -> Bound:
+def _cut_bound(entry: Bound, cuts: Sequence[tuple[tuple[int, ...], _Kept]]) -> Bound:
     """Return a bound tensor cut like the frame or the input that has its shape; other bound values as they are."""
     value = entry.value
     if not isinstance(value, Tensor) or value.layout is not torch.strided:
         return entry
-    cuts = ((tuple(shape), kept), *((tuple(point.shape), place) for point, place in zip(points, places, strict=True)))
-    indices = next((indices for cut, indices in cuts if cut == tuple(value.shape) and indices), ())
-    return replace(entry, value=value[_grid(indices, value)]) if indices else entry
+    kept = next((kept for shape, kept in cuts if shape == tuple(value.shape)), ())
+    return replace(entry, value=value[_grid(kept, value)]) if kept else entry
