@@ -8,8 +8,7 @@ are computed again, and a region of values has to contain the wrong coordinates 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -17,16 +16,14 @@ from torch import Tensor
 from gradverify.case import Settings, Tolerances
 from gradverify.core.decide.backward_rounding import problem_at
 from gradverify.core.decide.context import unchanged
-from gradverify.core.decide.verdict import Code
 from gradverify.core.estimate.samples import BAR_FACTOR
 from gradverify.core.forward.repeatable import made_repeatable
 from gradverify.core.jacobians import investigate
 from gradverify.core.model.coordinates import flatten, total
-from gradverify.core.model.magnitudes import all_set, finite_size
+from gradverify.core.model.magnitudes import all_set
 from gradverify.core.model.problem import Problem, call
 from gradverify.core.model.tape import record
-from gradverify.diagnosis.naming.region import Region
-from gradverify.diagnosis.naming.variables import Axis, input_and_output_values, variables
+from gradverify.diagnosis.naming.variables import input_and_output_values
 from gradverify.errors import EvaluationError, GradverifyError
 from gradverify.evidence import Evidence, evidence_of, jacobian_pair
 
@@ -35,56 +32,9 @@ _CLEAR = 1e-3  # relative error that is clear
 _SAME = 1e-5  # relative difference of derivatives that count as equal
 _LARGEST = 64  # entries of the input and of the output: in larger tensors a coincidence is unlikely
 _SCALE = 1.25  # factor on all inputs at which a derivative that depends on them is another one
-_ZERO = 1e-9  # of the largest entry: anything smaller is zero
-_SEVERAL = 2  # coordinates that a decision needs
-_EXCEPTIONS = 10  # one in so many coordinates may contradict
-
-# (claimed, numeric), each (m, n), to the mask (m, n) of the entries whose coordinates a region should contain
-MarkEntries = Callable[[Tensor, Tensor], Tensor]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Permuted:
-    """A block after the entries of its input changed places."""
-
-    evidence: Evidence
-    ignored: bool  # the derivative changed but the claims did not, so wrong entries cannot move with the values
-
-
-def follows_values(
-    permuted: Callable[[], Permuted | None], axis: Axis, wrong: Tensor, region: Region, marks: MarkEntries | None = None
-) -> bool | None:
-    """Return True if a region contains the coordinates with wrong entries after the values of the input changed places.
-
-    With `marks`, it has to contain those with marked entries instead. Returns False if these are the same coordinates
-    `wrong` (k,) as before, unless backward ignores the values; None if neither is clear.
-    """
-    if region.membership is None or (found := permuted()) is None:
-        return None
-    there = found.evidence
-    marked = there.wrong if marks is None else marks(there.claimed, there.numeric)
-    predicted = region.membership({variable.name: variable.values for variable in variables(there, axis)})
-    if predicted is None:
-        return None
-    (inside, sure), across = predicted, axis.across
-    size = finite_size(torch.maximum(there.claimed.abs(), there.numeric.abs()))
-    nonzero = size > _ZERO * size.max()
-    code = there.jacobians.code[there.of.coordinates, there.wrt.coordinates]
-    known = (code == Code.MATCH) | (code == Code.MISMATCH)
-    usable = nonzero.any(across) & known.all(across)
-    wrong_there = (marked & nonzero & known).any(across)
-    if _agree(inside, wrong_there, usable & sure):
-        return True
-    return False if not found.ignored and _agree(wrong, wrong_there, usable) else None
-
-
-def _agree(expected: Tensor, found: Tensor, usable: Tensor) -> bool:
-    """True if two masks (k,) agree at the usable coordinates, up to one exception in ten, and there are enough."""
-    exceptions = int(((expected != found) & usable).sum())
-    return int(usable.sum()) >= max(_SEVERAL, _EXCEPTIONS * exceptions)
-
-
-def permuted_block(evidence: Evidence) -> Permuted | None:
+def permuted_block(evidence: Evidence) -> Evidence | None:
     """Return the block at the permuted input; None if large, unknown there, or if backward ignores all inputs."""
     if max(total(evidence.of.shape), total(evidence.wrt.shape)) > _LARGEST or evidence.backward.problem.order > 1:
         return None
@@ -100,13 +50,13 @@ def permuted_block(evidence: Evidence) -> Permuted | None:
         return None
     if torch.equal(there.claimed, evidence.claimed):
         scaled = evidence_at(evidence, problem_at(evidence.backward.problem, _SCALE * inputs))
-        if scaled is not None and _ignores(evidence, scaled):
+        if scaled is not None and ignores(evidence, scaled):
             return None
-    return Permuted(evidence=there, ignored=_ignores(evidence, there))
+    return there
 
 
-def _ignores(evidence: Evidence, there: Evidence) -> bool:
-    """True if the derivative changes from one point to another but the claims do not."""
+def ignores(evidence: Evidence, there: Evidence) -> bool:
+    """True if the derivative changes between the points but the claims do not: then errors cannot follow the values."""
     change = (there.numeric - evidence.numeric).abs()
     has_changed = bool((change > _SAME * evidence.numeric.abs().max() + there.bar + evidence.bar).any())
     return has_changed and torch.equal(there.claimed, evidence.claimed)

@@ -15,7 +15,7 @@ from gradverify.core.decide.compare import relative_tolerance
 from gradverify.core.estimate.samples import BAR_FACTOR
 from gradverify.core.model.coordinates import Block, zero_outside
 from gradverify.core.model.generators import random_magnitudes
-from gradverify.diagnosis.block.elsewhere import Permuted, permuted_block
+from gradverify.diagnosis.block.elsewhere import permuted_block
 from gradverify.diagnosis.naming.variables import Axis, Variable, tensors_along
 from gradverify.diagnosis.naming.wording import diagnosed
 from gradverify.evidence import Diagnosis, Evidence, evidence_of
@@ -73,7 +73,7 @@ class BlockEntries:
     sampled_right: tuple[Tensor, Tensor]  # the same of the right nonzero entries
     largest_error: float  # largest error of a wrong entry; squares are taken relative to it to avoid underflow
     squared_error: float  # sum over the wrong entries of (error / largest)²
-    permuted: Callable[[], Permuted | None]  # the block at the permuted input; computed at the first call
+    permuted: Callable[[], Evidence | None]  # the block at the permuted input; computed at the first call
     tensors_along: Callable[[Axis], tuple[Variable, ...]]  # those that broadcast along an axis; computed at first
 
     @property

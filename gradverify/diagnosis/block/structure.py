@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import torch
 from torch import Tensor
 
+from gradverify.core.decide.verdict import Code
 from gradverify.core.model.coordinates import Block
-from gradverify.diagnosis.block.elsewhere import MarkEntries, follows_values
+from gradverify.core.model.magnitudes import finite_size
+from gradverify.diagnosis.block.elsewhere import ignores
 from gradverify.diagnosis.block.entries import BlockEntries
-from gradverify.diagnosis.naming.region import AxisMasks
-from gradverify.diagnosis.naming.variables import Axis
+from gradverify.diagnosis.naming.region import AxisMasks, Region
+from gradverify.diagnosis.naming.variables import Axis, variables
 from gradverify.diagnosis.naming.wording import listed
 
+_ZERO = 1e-9  # of the largest entry: anything smaller is zero
+_SEVERAL = 2  # coordinates that a decision needs
+_EXCEPTIONS = 10  # one in so many coordinates may contradict
 _RUN = 2  # more consecutive slices than this are written as "3 to 5"
+
+# (claimed, numeric), each (m, n), to the mask (m, n) of the entries whose coordinates a region should contain
+MarkEntries = Callable[[Tensor, Tensor], Tensor]
 
 
 def is_elementwise(entries: BlockEntries) -> bool:
@@ -44,8 +52,41 @@ def group_of(
     entries: BlockEntries, axis: Axis, wrong: Tensor, relevant: Tensor, marks: MarkEntries | None = None
 ) -> AxisMasks:
     """Return a group of coordinates, `wrong` (k,), of which a region has to hold those with `marks` elsewhere too."""
-    follows = partial(follows_values, entries.permuted, axis, wrong, marks=marks)
+    follows = partial(_follows_values, entries, axis, wrong, marks)
     return AxisMasks(evidence=entries.block, axis=axis, wrong=wrong, relevant=relevant, region_test=follows)
+
+
+def _follows_values(
+    entries: BlockEntries, axis: Axis, wrong: Tensor, marks: MarkEntries | None, region: Region
+) -> bool | None:
+    """Return True if a region contains the coordinates with wrong entries after the values of the input changed places.
+
+    With `marks`, it has to contain those with marked entries instead. Returns False if these are the same coordinates
+    `wrong` (k,) as before, unless backward ignores the values; None if neither is clear.
+    """
+    if region.membership is None or (there := entries.permuted()) is None:
+        return None
+    marked = there.wrong if marks is None else marks(there.claimed, there.numeric)
+    predicted = region.membership({variable.name: variable.values for variable in variables(there, axis)})
+    if predicted is None:
+        return None
+    (inside, sure), across = predicted, axis.across
+    size = finite_size(torch.maximum(there.claimed.abs(), there.numeric.abs()))
+    nonzero = size > _ZERO * size.max()
+    code = there.jacobians.code[there.of.coordinates, there.wrt.coordinates]
+    known = (code == Code.MATCH) | (code == Code.MISMATCH)
+    usable = nonzero.any(across) & known.all(across)
+    wrong_there = (marked & nonzero & known).any(across)
+    if _agree(inside, wrong_there, usable & sure):
+        return True
+    stays = _agree(wrong, wrong_there, usable) and not ignores(entries.block, there)
+    return False if stays else None
+
+
+def _agree(expected: Tensor, found: Tensor, usable: Tensor) -> bool:
+    """True if two masks (k,) agree at the usable coordinates, up to one exception in ten, and there are enough."""
+    exceptions = int(((expected != found) & usable).sum())
+    return int(usable.sum()) >= max(_SEVERAL, _EXCEPTIONS * exceptions)
 
 
 def _would_show(entries: BlockEntries) -> Tensor:
