@@ -34,17 +34,17 @@ def confined_to_region(entries: BlockEntries, cause: str, regions: Regions) -> D
 
 
 def confined_along_axis(entries: BlockEntries, axis: Axis, cause: str, regions: Regions) -> Diagnosis | None:
-    """Return the diagnosis of the first of the regions of the coordinates along an axis; None if there is none."""
+    """Return the diagnosis of the first of the regions of the coordinates along an axis; None if there is none.
+
+    It says which relation holds in the region, if one is known.
+    """
     coordinates = axis_masks(entries, axis)
     if int(coordinates.wrong.sum()) < 2 or not bool((coordinates.relevant & ~coordinates.wrong).any()):
         return None
     region = coordinates.accepted(regions(coordinates))
-    return None if region is None else _in_region(entries, coordinates, cause, region)
-
-
-def _in_region(entries: BlockEntries, coordinates: AxisMasks, cause: str, region: Region) -> Diagnosis | None:
-    """Return the diagnosis of the wrong coordinates along one axis, with the relation inside them if one is known."""
-    inside = broadcast_along(coordinates.axis, coordinates.wrong).expand_as(entries.wrong)
+    if region is None:
+        return None
+    inside = broadcast_along(axis, coordinates.wrong).expand_as(entries.wrong)
     share, count = partial(share_inside, entries, inside), coordinates.count
     found = related(
         cause,

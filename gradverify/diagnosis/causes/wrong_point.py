@@ -61,7 +61,8 @@ def _first_match(
         found = derivatives_at(tensor.values)
         if found is None or (share := _share(seen, expected, found)) is None:
             continue
-        shuffled = derivatives_at(_shuffled(tensor.values))
+        order = torch.randperm(len(tensor.values), generator=torch.Generator().manual_seed(0))
+        shuffled = derivatives_at(tensor.values[order.to(tensor.values.device)])
         if shuffled is not None and _depends_on_order(seen, found, shuffled):
             explanation = text.format(wrt=seen.block.wrt.name, name=tensor.name)
             return Diagnosis(cause=WRONG_POINT, explanation=explanation, share=share)
@@ -112,12 +113,6 @@ def _share(seen: BlockEntries, expected: Tensor, found: Tensor) -> float | None:
     if not bool((near | undefined).all()) or int((near & seen.wrong.diagonal()).sum()) < _MIN_WRONG:
         return None
     return explained_share(seen, torch.diag(torch.where(near, seen.claimed.diagonal(), seen.numeric.diagonal())))
-
-
-def _shuffled(point: Tensor) -> Tensor:
-    """Return the values in a random order."""
-    order = torch.randperm(len(point), generator=torch.Generator().manual_seed(0))
-    return point[order.to(point.device)]
 
 
 def _depends_on_order(seen: BlockEntries, found: Tensor, shuffled: Tensor) -> bool:
