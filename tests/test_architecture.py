@@ -55,7 +55,7 @@ WITHIN = {
         "strategy",
         "jacobians",
     ),
-    "diagnosis": ("naming", "block", "projections", "causes", "excerpts", "diagnose"),
+    "diagnosis": ("tuning", "naming", "block", "projections", "causes", "diagnose"),
 }
 LIGHT = {*GROUND, "spec", "baseline", "concern", "report", "cli", "testing"}
 OBSERVER = PACKAGE / "author" / "recording" / "startup"  # runs inside other people's commands

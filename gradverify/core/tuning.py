@@ -12,6 +12,6 @@ ALIKE = 2.0  # ratio of sizes that count as the same, at most, or by which a bou
 EXAMINED = 64  # groups of rows or columns, slices, periods or outputs that are looked at, at most
 NEARBY_POINTS = 8  # random points, or pairs of opposite ones, at which a function is examined around the point
 INPUT_EPS = 2.0  # eps of low precision: displacement of all inputs that their rounding may cause
-SEVERAL = 2  # steps, vectors or rows: what a single one shows may be an accident
+SEVERAL = 2  # steps, vectors, rows, elements or counts: what a single one shows may be an accident
 FEW = 3  # directions, groups, rows, trials or rounds that are tried, and small falls in a row that are no accident
 CONVINCING = 5  # steps, changes or pairs of directions: noise does not look alike at so many by accident

@@ -15,6 +15,7 @@ from torch import Tensor
 from gradverify.core.model.coordinates import Block, total
 from gradverify.diagnosis.block.entries import BlockEntries, explained, fits_sampled_wrong
 from gradverify.diagnosis.naming.wording import dimension_words, element_name, listed
+from gradverify.diagnosis.tuning import EQUAL_ENTRIES
 from gradverify.evidence import Diagnosis, WrongBlock
 
 ZERO_LINE = -1  # in place of the index of a row or column that is zero
@@ -22,7 +23,6 @@ _SHORT = 2  # entries: a roll of so short a dimension exchanges them, which is r
 _LONGEST_ROLL = 64  # places
 _AT_ONCE = 64  # arrangements that are compared together
 _UNMATCHED = 0.25  # share of the rows that may have no equal
-_SAME = 1e-6  # of the largest sum: tolerance for two sums of equal rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +151,7 @@ def _matched(claimed: Tensor, numeric: Tensor) -> Tensor | None:
     weights = torch.rand(claimed.shape[1], generator=generator, dtype=torch.float64).to(claimed.device) + 0.5
     claimed_sums, numeric_sums = claimed @ weights, numeric @ weights
     order, target = claimed_sums.argsort(stable=True), numeric_sums.argsort(stable=True)
-    tolerance = _SAME * float((claimed.abs() @ weights).max())
+    tolerance = EQUAL_ENTRIES * float((claimed.abs() @ weights).max())
     pairs = _paired(claimed_sums[order].tolist(), numeric_sums[target].tolist(), tolerance)
     if len(pairs) < (1 - _UNMATCHED) * len(order):
         return None

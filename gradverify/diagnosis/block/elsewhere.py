@@ -24,12 +24,12 @@ from gradverify.core.model.magnitudes import all_set
 from gradverify.core.model.problem import Problem, call
 from gradverify.core.model.tape import record
 from gradverify.diagnosis.naming.variables import input_and_output_values
+from gradverify.diagnosis.tuning import EQUAL_FACTORS
 from gradverify.errors import EvaluationError, GradverifyError
 from gradverify.evidence import Evidence, evidence_of, jacobian_pair
 
 _ANY_ERROR = 1e3  # relative tolerance by which no claim is accused
 _CLEAR = 1e-3  # relative error that is clear
-_SAME = 1e-5  # relative difference of derivatives that count as equal
 _LARGEST = 64  # entries of the input and of the output: in larger tensors a coincidence is unlikely
 _SCALE = 1.25  # factor on all inputs at which a derivative that depends on them is another one
 
@@ -58,7 +58,7 @@ def permuted_block(evidence: Evidence) -> Evidence | None:
 def ignores(evidence: Evidence, there: Evidence) -> bool:
     """True if the derivative changes between the points but the claims do not: then errors cannot follow the values."""
     change = (there.numeric - evidence.numeric).abs()
-    has_changed = bool((change > _SAME * evidence.numeric.abs().max() + there.bar + evidence.bar).any())
+    has_changed = bool((change > EQUAL_FACTORS * evidence.numeric.abs().max() + there.bar + evidence.bar).any())
     return has_changed and torch.equal(there.claimed, evidence.claimed)
 
 
@@ -114,5 +114,5 @@ def evidence_at(evidence: Evidence, problem: Problem) -> Evidence | None:
     if found is None:
         return None
     size = torch.maximum(found.claimed.abs(), found.numeric.abs())
-    wrong = (found.claimed - found.numeric).abs() > _SAME * size + BAR_FACTOR * found.bar
+    wrong = (found.claimed - found.numeric).abs() > EQUAL_FACTORS * size + BAR_FACTOR * found.bar
     return replace(found, wrong=wrong)

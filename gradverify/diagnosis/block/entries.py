@@ -18,10 +18,10 @@ from gradverify.core.model.generators import random_magnitudes
 from gradverify.diagnosis.block.elsewhere import permuted_block
 from gradverify.diagnosis.naming.variables import Axis, Variable, tensors_along
 from gradverify.diagnosis.naming.wording import diagnosed
+from gradverify.diagnosis.tuning import ALMOST_ALL
 from gradverify.evidence import Diagnosis, Evidence, evidence_of
 
 MIN_SHARE = 0.99  # share of the squared error that a pattern has to explain
-_REPRODUCED = 0.9  # share of the affected entries that a pattern has to reproduce one by one
 _SPOILT = 0.01  # share of the affected entries that may be right, nonzero and contradicted by the pattern
 _RESEMBLES = 0.8  # share of the sampled wrong entries that a pattern has to reproduce
 CLOSE = 1e-3  # of an error, and of the entry itself: largest residual of a pattern beyond the slack
@@ -190,7 +190,7 @@ def explained_share(entries: BlockEntries, predicted: Tensor, scale: float = 1.0
     reproduced = int((wrong & (residual <= _permitted(error, entries.claimed, predicted))).sum())
     affected = int((wrong | (residual > 0)).sum())
     spoilt = int(((residual > 0) & ~(wrong | entries.zero)).sum())
-    fits = reproduced >= _REPRODUCED * affected and spoilt <= _SPOILT * affected
+    fits = reproduced >= ALMOST_ALL * affected and spoilt <= _SPOILT * affected
     return share if fits and share >= MIN_SHARE else None
 
 

@@ -17,9 +17,9 @@ from gradverify.diagnosis.naming.constants import common_value, known_constant, 
 from gradverify.diagnosis.naming.region import AxisMasks, Region
 from gradverify.diagnosis.naming.variables import Axis, broadcast_along
 from gradverify.diagnosis.naming.wording import diagnosed, first
+from gradverify.diagnosis.tuning import EQUAL_ENTRIES
 from gradverify.evidence import Diagnosis
 
-_SAME = 1e-6  # relative tolerance for values of one constant
 _BY_CHANCE = 1e-3  # largest chance of a coincidence for a region in which no relation is known
 
 Regions = Callable[[AxisMasks], Iterable[Region]]
@@ -119,7 +119,7 @@ def multiple_of_cotangent(entries: BlockEntries, coordinates: Tensor) -> str | N
 
 def cotangents_in_words(multiples: Tensor) -> str | None:
     """Return "cotangent", or "3 × cotangent", if all multiples (k,) are one number but zero; None if not."""
-    multiple = common_value(multiples, _SAME)
+    multiple = common_value(multiples, EQUAL_ENTRIES)
     return multiple_in_words(multiple, "cotangent") if multiple else None
 
 
@@ -141,5 +141,5 @@ def factor_in_words(ratio: Ratio) -> tuple[float, str]:
     known = known_constant(ratio.value, ratio.accuracy) or short_number(ratio.value, ratio.accuracy)
     if known is not None:
         return math.copysign(known.value, ratio.value), f"{'-' if ratio.value < 0 else ''}{known.text} × numeric"
-    factor = -1.0 if abs(ratio.value + 1.0) <= _SAME else ratio.value
+    factor = -1.0 if abs(ratio.value + 1.0) <= EQUAL_ENTRIES else ratio.value
     return factor, multiple_in_words(factor, "numeric", ratio.accuracy)

@@ -13,14 +13,14 @@ from torch import Tensor
 from gradverify.core.decide.verdict import Code
 from gradverify.core.model.coordinates import Block
 from gradverify.core.model.magnitudes import finite_size
+from gradverify.core.tuning import SEVERAL
 from gradverify.diagnosis.block.elsewhere import ignores
 from gradverify.diagnosis.block.entries import BlockEntries
 from gradverify.diagnosis.naming.region import AxisMasks, Region
 from gradverify.diagnosis.naming.variables import Axis, variables
 from gradverify.diagnosis.naming.wording import listed
+from gradverify.diagnosis.tuning import NEGLIGIBLE
 
-_ZERO = 1e-9  # of the largest entry: anything smaller is zero
-_SEVERAL = 2  # coordinates that a decision needs
 _EXCEPTIONS = 10  # one in so many coordinates may contradict
 _RUN = 2  # more consecutive slices than this are written as "3 to 5"
 
@@ -72,7 +72,7 @@ def _follows_values(
         return None
     (inside, sure), across = predicted, axis.across
     size = finite_size(torch.maximum(there.claimed.abs(), there.numeric.abs()))
-    nonzero = size > _ZERO * size.max()
+    nonzero = size > NEGLIGIBLE * size.max()
     code = there.jacobians.code[there.of.coordinates, there.wrt.coordinates]
     known = (code == Code.MATCH) | (code == Code.MISMATCH)
     usable = nonzero.any(across) & known.all(across)
@@ -86,7 +86,7 @@ def _follows_values(
 def _agree(expected: Tensor, found: Tensor, usable: Tensor) -> bool:
     """True if two masks (k,) agree at the usable coordinates, up to one exception in ten, and there are enough."""
     exceptions = int(((expected != found) & usable).sum())
-    return int(usable.sum()) >= max(_SEVERAL, _EXCEPTIONS * exceptions)
+    return int(usable.sum()) >= max(SEVERAL, _EXCEPTIONS * exceptions)
 
 
 def _would_show(entries: BlockEntries) -> Tensor:

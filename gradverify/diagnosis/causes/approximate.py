@@ -7,11 +7,11 @@ import torch
 from gradverify.core.tuning import SMALL_PART
 from gradverify.diagnosis.block.entries import BlockEntries
 from gradverify.diagnosis.naming.wording import differ_text, rounded_up
+from gradverify.diagnosis.tuning import NO_ACCIDENT
 from gradverify.evidence import Diagnosis
 
 APPROXIMATE = "approximate"
 _SMALL = 1e-4  # times the largest entry of a row or column: a larger error is not an approximation
-_MIN_WRONG = 3  # wrong entries: with fewer, a pattern cannot be excluded
 _MIN_SHARE = 0.5  # share of the nonzero entries that have to be off by little, including those within the tolerance
 
 
@@ -27,7 +27,7 @@ def approximate(seen: BlockEntries) -> Diagnosis | None:
     error = (seen.claimed - seen.numeric).abs()
     in_row, in_column = (error <= _SMALL * size.amax(across, keepdim=True) for across in (1, 0))
     small = int((seen.wrong & in_row & in_column).sum())
-    if bool((seen.wrong & ~in_row & ~in_column).any()) or small < _MIN_WRONG:
+    if bool((seen.wrong & ~in_row & ~in_column).any()) or small < NO_ACCIDENT:
         return None
     tolerated = int((seen.nonzero & ~seen.wrong & (error > seen.rounded)).sum())
     if small + tolerated < _MIN_SHARE * nonzero:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.model.coordinates import Block
+from gradverify.core.tuning import SEVERAL
 from gradverify.diagnosis.block.relation import related
 from gradverify.diagnosis.block.structure import index_along
 from gradverify.diagnosis.causes.boundary_tile import BOUNDARY_TILE, regions_at_edges
@@ -27,7 +28,6 @@ from gradverify.evidence import Diagnosis
 _TILES = (4, 8, 16, 32, 64, 128, 256)  # tile sizes that are tried
 _CHANGES = 2  # from right to wrong or back along an order, at most: a region has one or two boundaries
 _TRIES = 4  # coordinates with the same key, until one is clearly right or wrong
-_SEVERAL = 2  # wrong coordinates that a region needs
 
 _IsWrong = Callable[[Tensor], bool]  # from a mask (k,) to whether its coordinates are wrong; may raise _Unclear
 
@@ -77,7 +77,7 @@ def _groups(projections: RandomProjections, axis: Axis) -> Iterator[AxisMasks]:
     if block.wrong_places_complete:
         known = block.wrong_entries.inputs if axis is Axis.INPUT else block.wrong_entries.outputs
         wrong = torch.zeros_like(silent).index_fill(0, known.to(block.device), True)
-        if int(wrong.sum()) >= _SEVERAL and bool((~wrong & ~silent).any()):
+        if int(wrong.sum()) >= SEVERAL and bool((~wrong & ~silent).any()):
             yield AxisMasks(evidence=block, axis=axis, wrong=wrong, relevant=wrong | ~silent)
         return
     sample: Sequence[SampledLine] = projections.columns if axis is Axis.INPUT else projections.rows
@@ -85,7 +85,7 @@ def _groups(projections: RandomProjections, axis: Axis) -> Iterator[AxisMasks]:
         return
     for keys in _orders(block_along(block, axis), projections, axis):
         guess = _contiguous(keys, sample, partial(_is_wrong, projections, axis, silent))
-        if guess is not None and int(guess.sum()) >= _SEVERAL:
+        if guess is not None and int(guess.sum()) >= SEVERAL:
             yield AxisMasks(evidence=block, axis=axis, wrong=guess, relevant=guess | ~silent)
 
 

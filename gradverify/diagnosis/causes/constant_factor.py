@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.model.coordinates import total
+from gradverify.core.tuning import SEVERAL
 from gradverify.diagnosis.block.entries import (
     BlockEntries,
     Pattern,
@@ -25,6 +26,7 @@ from gradverify.diagnosis.block.structure import Slices, all_slices, axes_of, is
 from gradverify.diagnosis.naming.constants import (
     Constant,
     ScalarPower,
+    allowed_distance,
     common_value,
     known_constant,
     measured_text,
@@ -33,22 +35,16 @@ from gradverify.diagnosis.naming.constants import (
     short_number,
 )
 from gradverify.diagnosis.naming.region import AxisMasks, Region
-from gradverify.diagnosis.naming.variables import Axis, broadcast_along
+from gradverify.diagnosis.naming.variables import DIMENSIONS, Axis, broadcast_along
 from gradverify.diagnosis.naming.wording import diagnosed_everywhere, dimensions_text
 from gradverify.diagnosis.projections.sums import ComparedBlock
+from gradverify.diagnosis.tuning import CREDIBLE, EQUAL_ENTRIES, NO_ACCIDENT
 from gradverify.evidence import Diagnosis, WrongBlock
 
 SIGN_FLIP, MEAN_FOR_SUM, WRONG_COUNT, CONSTANT_FACTOR = "sign-flip", "mean-for-sum", "wrong-count", "constant-factor"
 _MIN_COUNT = 3  # smallest count considered: a factor of 2 or 1/2 may as well be a forgotten constant
 _LARGE_COUNT = 11  # from here on a number is a count even by itself; a smaller one may be a constant of the formula
 _PLAIN_FACTORS = ("2", "1/2")  # factors that are reported as constant-factor, even if they are a quotient of counts
-_ACCURACY, _OF_DISTANCE = 1e-6, 1e-3  # tolerances of a factor made of counts: relative to it, to its distance from 1
-_EQUAL = 1e-6  # relative difference of numeric entries that count as equal
-_MAX_DIMENSIONS = 6  # leading dimensions of a tensor whose sizes are counts, and whose products are tried
-_MIN_DISTINCT = 2  # distinct counts: with a single one, a constant factor explains the error as well
-_MIN_FREQUENCY = 2  # lines per count, if the only two distinct counts are 1 and another
-_MAX_CHANCE = 0.1  # probability of equally regular random slices above which no factor on slices is reported
-_MIN_WRONG = 3  # wrong entries of slices, with the same factor
 _SUMMED = {
     Axis.INPUT: "outputs that each entry of {wrt} goes into",
     Axis.OUTPUT: "entries of {wrt} that each output is made of",
@@ -143,9 +139,8 @@ def _wrong_count(compared: ComparedBlock, found: _Factor) -> Diagnosis | None:
         live = int(nonzero.any(0).sum())
         least = _MIN_COUNT if bool((nonzero.sum(0) > 1).any()) or bool((nonzero.sum(1) > 1).any()) else _LARGE_COUNT
     words = {count: text for count, text in _counts(compared.block, live).items() if count >= least}
-    allowed = min(_ACCURACY * found.value, _OF_DISTANCE * abs(found.value - 1.0))
     for text, value, counts in _factors(tuple(words)):
-        if abs(value - found.value) <= allowed:
+        if abs(value - found.value) <= allowed_distance(found.value):
             definitions = (f"{name} = {count} = {words[count]}" for name, count in zip("nm", counts, strict=False))
             meaning = f", with {' and '.join(definitions)}: a count is wrong"
             return diagnosed_everywhere(WRONG_COUNT, f"analytic = {text} × numeric", found.share, meaning)
@@ -180,7 +175,7 @@ def _interpretation(block: WrongBlock, found: _Factor) -> str:
 
 def _products(shape: tuple[int, ...]) -> set[int]:
     """Return the products of any dimensions of a shape."""
-    sizes = shape[:_MAX_DIMENSIONS]
+    sizes = shape[:DIMENSIONS]
     return {math.prod(part) for count in range(1, len(sizes) + 1) for part in combinations(sizes, count)}
 
 
@@ -193,7 +188,7 @@ def _possible_summands(compared: ComparedBlock, *, divides: bool) -> set[int]:
     of_output, of_gradient = (None, None) if nonzero is None else (_common_count(nonzero.sum(dim)) for dim in (1, 0))
     possible = _dropped(block.wrt.shape, block.of.shape, of_output)
     if of_output is not None and isinstance(compared, BlockEntries):  # equal entries: a sum or a mean over windows
-        possible |= {of_output} if common_value(compared.numeric[nonzero], _EQUAL) is not None else set()
+        possible |= {of_output} if common_value(compared.numeric[nonzero], EQUAL_ENTRIES) is not None else set()
     for tensor in block.inputs:
         if tensor != block.wrt:
             possible |= _dropped(tensor.shape, block.of.shape, None)
@@ -233,7 +228,7 @@ def _counts(block: WrongBlock, live: int | None) -> dict[int, str]:
     """Return every count, described by the first tensor in which it occurs."""
     found: dict[int, str] = {}
     for tensor in (block.wrt, block.of, *block.inputs, *block.outputs):
-        sizes = tensor.shape[:_MAX_DIMENSIONS]
+        sizes = tensor.shape[:DIMENSIONS]
         for size in dict.fromkeys(sizes):
             dimensions = dimensions_text(at for at, each in enumerate(sizes) if each == size)
             found.setdefault(size, f"size of {tensor.name}'s {dimensions}")
@@ -273,15 +268,15 @@ def mean_for_sum_by_line(seen: BlockEntries) -> Diagnosis | None:
 def _counts_differ(counts: Tensor) -> bool:
     """True if the counts (k,) vary enough that factors equal to them are no coincidence."""
     frequencies = Counter(counts.tolist())
-    if sum(count > 1 for count in frequencies) >= _MIN_DISTINCT:
+    if sum(count > 1 for count in frequencies) >= SEVERAL:
         return True
-    return len(frequencies) >= _MIN_DISTINCT and min(frequencies.values()) >= _MIN_FREQUENCY
+    return len(frequencies) >= SEVERAL and min(frequencies.values()) >= SEVERAL
 
 
 def factor_by_slice(seen: BlockEntries) -> Diagnosis | None:
     """Detect one factor on some slices that are consecutive, equally spaced, or at both ends of a dimension."""
     wrong = seen.wrong
-    ratio = ratio_of(seen, wrong) if int(wrong.sum()) >= _MIN_WRONG else None
+    ratio = ratio_of(seen, wrong) if int(wrong.sum()) >= NO_ACCIDENT else None
     factor = 0.0 if ratio is None else factor_in_words(ratio)[0]
     if factor == 0.0 or not are_multiples(seen.claimed[wrong], seen.numeric[wrong], seen.slack[wrong], factor):
         return None
@@ -300,7 +295,7 @@ def _regular_slices(group: AxisMasks) -> Iterator[Region]:
     for slices in all_slices(group):
         for placements, text in _descriptions(slices):
             likely = group.chance(placements * len(group.block.shape))
-            if likely <= _MAX_CHANCE:
+            if likely <= CREDIBLE:
                 yield Region(text=text, chance=likely)
 
 

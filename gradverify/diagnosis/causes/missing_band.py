@@ -16,10 +16,10 @@ from gradverify.diagnosis.block.structure import index_along
 from gradverify.diagnosis.naming.region import chance
 from gradverify.diagnosis.naming.variables import Axis, block_along, broadcast_along
 from gradverify.diagnosis.naming.wording import diagnosed, differ_text, dimension_words
+from gradverify.diagnosis.tuning import NO_ACCIDENT
 from gradverify.evidence import Diagnosis, Evidence
 
 MISSING_BAND = "missing-band"
-_MIN_SIZE = 3  # entries along both dimensions: a triangle of a smaller matrix is a single entry
 _LIMIT = 0.05  # probability that random places are exactly the outside of some band
 
 
@@ -52,7 +52,7 @@ def _pairs(evidence: Evidence) -> Iterator[tuple[_Index, _Index]]:
     of_one_tensor = chain(combinations(inputs[:-1], 2), combinations(outputs[:-1], 2))
     of_both = chain(product(outputs[:-1], inputs[:-1]), [(outputs[-1], inputs[-1])])
     of_equal_size = (pair for pair in of_both if pair[0].size == pair[1].size)
-    return (pair for pair in chain(of_one_tensor, of_equal_size) if min(each.size for each in pair) >= _MIN_SIZE)
+    return (pair for pair in chain(of_one_tensor, of_equal_size) if min(each.size for each in pair) >= NO_ACCIDENT)
 
 
 def _indices(evidence: Evidence, axis: Axis) -> Iterator[_Index]:

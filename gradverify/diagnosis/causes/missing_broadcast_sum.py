@@ -12,10 +12,10 @@ from gradverify.diagnosis.block.entries import BlockEntries, Pattern, explained
 from gradverify.diagnosis.block.structure import any_in_slice, index_along, is_diagonal
 from gradverify.diagnosis.naming.wording import diagnosed, first
 from gradverify.diagnosis.projections.sums import RandomProjections
+from gradverify.diagnosis.tuning import ALMOST_ALL
 from gradverify.evidence import Diagnosis
 
 MISSING_BROADCAST_SUM = "missing-broadcast-sum"
-_MIN_SHARED = 0.9  # share of the inputs that have to enter several slices of the output
 
 
 def missing_broadcast_sum(seen: BlockEntries) -> Diagnosis | None:
@@ -37,7 +37,7 @@ def _kept(seen: BlockEntries) -> Iterator[tuple[Tensor, str]]:
     for dimension, (index, slices) in enumerate(entered):
         used = torch.unique(index[(seen.claimed != 0).any(1)]).tolist()
         counts = slices.sum(0)
-        if len(used) == 1 and int((counts > 1).sum()) >= _MIN_SHARED * int((counts > 0).sum()):
+        if len(used) == 1 and int((counts > 1).sum()) >= ALMOST_ALL * int((counts > 0).sum()):
             yield (index == used[0]).unsqueeze(1), one_slice_text(of, dimension, used[0])
     gets = f"each entry of {seen.block.wrt.name} gets its gradient from the"
     missing = "that it goes into: the sum over all of them is missing"
@@ -85,4 +85,4 @@ def _reaches(projections: RandomProjections, index: Tensor) -> bool:
     measured = [column.entries for column in projections.columns if column.entries is not None]
     reached = [index[entries.value[at].abs() > entries.bar[at]] for entries in measured]
     nonzero = [slices for slices in reached if len(slices)]
-    return sum(int(slices.min()) < int(slices.max()) for slices in nonzero) >= _MIN_SHARED * len(nonzero) > 0
+    return sum(int(slices.min()) < int(slices.max()) for slices in nonzero) >= ALMOST_ALL * len(nonzero) > 0

@@ -15,19 +15,14 @@ from gradverify.diagnosis.block.entries import BlockEntries, explained, explaine
 from gradverify.diagnosis.block.relation import multiple_in_words
 from gradverify.diagnosis.block.structure import axes_of, is_elementwise
 from gradverify.diagnosis.naming.constants import common_value, known_constant
-from gradverify.diagnosis.naming.variables import Axis, Variable, block_along, differences
+from gradverify.diagnosis.naming.variables import TENSORS, Axis, Variable, block_along, differences
 from gradverify.diagnosis.naming.wording import diagnosed_everywhere, dimensions_text, share_text
+from gradverify.diagnosis.tuning import AGREEING, EQUAL_FACTORS, EXACT, NO_ACCIDENT, VARIES
 from gradverify.evidence import Diagnosis
 
 MISSING_FACTOR = "missing-factor"
 _MAX_CHANCE = 1e-9  # probability of an equally good agreement by chance above which nothing is reported
-_MIN_DISTINCT = 3  # distinct values of a factor: two could be the constants of two regions
-_MIN_ENTRIES = 4  # wrong entries, or distinct values of a tensor, that claims without a factor have to agree with
-_VARIATION = 0.01  # relative variation of the numeric entries that rules out a constant
-_EXACT = 1e-12  # relative: a product with one factor, up to float64 rounding
-_SAME_FACTOR = 1e-5  # relative tolerance of a factor, in addition to the error bars
 _SHARP = 1e-2  # largest relative error bar of an entry; with a larger one it agrees with too many factors
-_MAX_TENSORS = 5  # per axis, whose pairwise quotients are tried
 _NEAR = 1e-4  # relative tolerance of a statistic: an eps may be added to it before the division
 _MAX_DIMENSIONS = 4  # dimensions of which all subsets are tried as slices
 
@@ -101,12 +96,12 @@ def missing_factor(seen: BlockEntries) -> Diagnosis | None:
 
 def mistaken_factor(seen: BlockEntries) -> Diagnosis | None:
     """Detect claims that are numeric times the quotient of two tensors, as if one were used for the other."""
-    pairs = [pair for axis in axes_of(seen) for pair in permutations(seen.tensors_along(axis)[:_MAX_TENSORS], 2)]
+    pairs = [pair for axis in axes_of(seen) for pair in permutations(seen.tensors_along(axis)[:TENSORS], 2)]
     quotients = [replace(one, values=one.values / other.values) for one, other in pairs]
     found = _first_match(seen, quotients, _OF_QUOTIENTS)
     if found is None:
         return None
-    (one, other), on_axis = pairs[found.number], seen.tensors_along(found.tensor.axis)[:_MAX_TENSORS]
+    (one, other), on_axis = pairs[found.number], seen.tensors_along(found.tensor.axis)[:TENSORS]
     quotient = f"{one.name} / {other.name}"
     pattern, meaning = f"analytic = {found.constant}numeric × {quotient}", found.form.interpretation(quotient)
     if _is_product_with(seen, one, [each for each in on_axis if each is not one and each is not other]):
@@ -168,7 +163,7 @@ def _ratios(seen: BlockEntries) -> _Ratios:
     chosen = seen.nonzero[rows, columns] & (accuracy <= _SHARP)
     rows, columns, accuracy = rows[chosen], columns[chosen], accuracy[chosen]
     values = seen.claimed[rows, columns] / seen.numeric[rows, columns]
-    return _Ratios(rows=rows, columns=columns, values=values, tolerance=_SAME_FACTOR + accuracy)
+    return _Ratios(rows=rows, columns=columns, values=values, tolerance=EQUAL_FACTORS + accuracy)
 
 
 def _constants(sample: _Ratios, factors: Tensor, accuracy: float) -> Iterator[tuple[int, int, float, str]]:
@@ -193,7 +188,7 @@ def _varies_enough(sample: _Ratios, factor: Tensor) -> bool:
     tolerance = float(sample.tolerance.median())
     distinct = ordered.diff() > 10 * tolerance * torch.maximum(ordered[1:].abs(), ordered[:-1].abs())
     count = 1 + int(distinct.sum())
-    return count >= _MIN_DISTINCT and (count - 1) * math.log(tolerance) <= math.log(_MAX_CHANCE)
+    return count >= NO_ACCIDENT and (count - 1) * math.log(tolerance) <= math.log(_MAX_CHANCE)
 
 
 def _share(seen: BlockEntries, factor: Tensor, accuracy: float) -> float | None:
@@ -214,7 +209,7 @@ def _is_product_with(seen: BlockEntries, first: Variable, others: Sequence[Varia
     """
     quotient = seen.claimed / first.broadcast
     rests = (quotient, *(quotient / other.broadcast for other in others))
-    return any(common_value(rest[seen.sampled_wrong], _SAME_FACTOR) is not None for rest in rests)
+    return any(common_value(rest[seen.sampled_wrong], EQUAL_FACTORS) is not None for rest in rests)
 
 
 def _location(seen: BlockEntries, tensor: Variable) -> str:
@@ -295,10 +290,10 @@ def claims_equal_tensor(seen: BlockEntries) -> Diagnosis | None:
 def claims_equal_cotangent(seen: BlockEntries) -> Diagnosis | None:
     """Detect a claimed Jacobian with one value in all nonzero entries, and no zero among the wrong entries."""
     nonzero = seen.claimed != 0
-    if bool((seen.wrong & ~nonzero).any()) or int(seen.wrong.sum()) < _MIN_ENTRIES or _are_mostly_zero(seen):
+    if bool((seen.wrong & ~nonzero).any()) or int(seen.wrong.sum()) < AGREEING or _are_mostly_zero(seen):
         return None
-    size, factor = seen.numeric[seen.wrong].abs(), common_value(seen.claimed[nonzero], _EXACT)
-    if factor is None or bool(size.max() - size.min() <= _VARIATION * size.max()):
+    size, factor = seen.numeric[seen.wrong].abs(), common_value(seen.claimed[nonzero], EXACT)
+    if factor is None or bool(size.max() - size.min() <= VARIES * size.max()):
         return None  # the derivative is one number too: a constant factor
     text = f"analytic = {multiple_in_words(factor, 'cotangent')} and nothing else"
     text = f"{text}: a factor or a term of the derivative is missing beside it"
@@ -311,5 +306,5 @@ def _are_mostly_zero(seen: BlockEntries) -> bool:
 
 
 def _match(claimed: Tensor, expected: Tensor) -> bool:
-    near = (claimed - expected).abs() <= _EXACT * expected.abs()
-    return bool(near.all()) and int(torch.unique(expected).numel()) >= _MIN_ENTRIES
+    near = (claimed - expected).abs() <= EXACT * expected.abs()
+    return bool(near.all()) and int(torch.unique(expected).numel()) >= AGREEING

@@ -6,19 +6,18 @@ import torch
 from torch import Tensor
 
 from gradverify.core.estimate.samples import BAR_FACTOR
+from gradverify.core.tuning import SEVERAL
 from gradverify.diagnosis.block.entries import BlockEntries, explained, explained_share, ratio_of
 from gradverify.diagnosis.block.relation import claims_in_words, factor_in_words, multiple_of_cotangent, share_inside
 from gradverify.diagnosis.block.structure import group_of, is_elementwise
 from gradverify.diagnosis.naming.region import elements_text, region_text
 from gradverify.diagnosis.naming.variables import Axis, broadcast_along
 from gradverify.diagnosis.naming.wording import diagnosed
+from gradverify.diagnosis.tuning import NEGLIGIBLE
 from gradverify.evidence import Diagnosis
 
 MISSING_MASK = "missing-mask"
 _BARS = 2.0  # error bars within which a derivative counts as zero
-_ZERO = 1e-9  # times the largest derivative: smaller ones count as zero
-_MIN_ENTRIES = 2  # entries where the mask is missing, or entries with the same factor
-_MIN_EACH = 2  # inputs with a zero gradient, and with a zero derivative
 _MIN_INPUTS = 6  # inputs in total: a random mask of so many is rarely the inverse
 
 
@@ -61,7 +60,7 @@ def _divided(seen: BlockEntries) -> Diagnosis | None:
     """Detect gradients divided equally among several inputs, for example among all candidates of a maximum."""
     nonzero = seen.claimed != 0
     masked, count = int((nonzero & seen.zero).sum()), nonzero.sum(1, keepdim=True)
-    if masked < _MIN_ENTRIES:
+    if masked < SEVERAL:
         return None
     equal_share = seen.numeric.sum(1, keepdim=True) / count.clamp(min=1)
     counts = torch.unique(count[count > 0]).tolist()
@@ -75,7 +74,7 @@ def _scaled(seen: BlockEntries) -> Diagnosis | None:
     """Detect gradients for all inputs with a zero derivative, and one factor on the gradients of all others."""
     zero_columns = seen.zero.all(0)
     all_wrong = bool(zero_columns.any()) and bool(seen.wrong.any(0)[zero_columns].all())
-    ratio = ratio_of(seen, seen.nonzero) if all_wrong and int(seen.nonzero.sum()) >= _MIN_ENTRIES else None
+    ratio = ratio_of(seen, seen.nonzero) if all_wrong and int(seen.nonzero.sum()) >= SEVERAL else None
     if ratio is None:
         return None
     factor, words = factor_in_words(ratio)
@@ -92,7 +91,7 @@ def _scaled(seen: BlockEntries) -> Diagnosis | None:
 
 def _is_unmasked(claimed: Tensor, numeric: Tensor) -> Tensor:
     """True where the claim is nonzero and the derivative is zero, (m, n)."""
-    return (claimed != 0) & (numeric.abs() <= _ZERO * numeric.abs().max())
+    return (claimed != 0) & (numeric.abs() <= NEGLIGIBLE * numeric.abs().max())
 
 
 def _at(region: str) -> str:
@@ -105,7 +104,7 @@ def _inverted_mask(seen: BlockEntries) -> Diagnosis | None:
     size, count = len(nonzero), int(nonzero.sum())
     if bool(seen.left_out.any()) or not bool(seen.wrong.any(0).all()) or not torch.equal(claimed, ~nonzero):
         return None
-    if size < _MIN_INPUTS or min(count, size - count) < _MIN_EACH:
+    if size < _MIN_INPUTS or min(count, size - count) < SEVERAL:
         return None
     text = f"all elements differ; analytic = 0 in {count} of {size} elements and numeric = 0 in the others"
     return Diagnosis(cause=MISSING_MASK, explanation=f"{text}: the mask is inverted", share=1.0)

@@ -17,22 +17,18 @@ from gradverify.diagnosis.naming.region import AxisMasks
 from gradverify.diagnosis.naming.variables import Axis, block_along
 from gradverify.diagnosis.naming.wording import differ_text, element_name, listed
 from gradverify.diagnosis.projections.sums import RandomProjections
+from gradverify.diagnosis.tuning import AGREEING, EQUAL_FACTORS, VARIES
 from gradverify.evidence import Diagnosis
 
 MISSING_TERM = "missing-term"
-_MAX_DENSE = 256  # smaller side of a matrix up to which the full SVD is computed
+MAX_DENSE = 256  # smaller side of a matrix up to which all singular values are computed
 _MAX_RANK = 16  # largest rank of the error sought in a larger block
 _RANK_RATIO = 3  # least quotient of the ranks of the numeric Jacobian and the error
 _BREADTH = 4  # nonzero rows and columns of the error required per unit of rank
-_MIN_LOST = 4  # entries claimed to be zero
-_MIN_RIGHT = 4  # nonzero entries that are right
 _ROUNDS = 8  # of label propagation; if the labels still change then, the whole pattern is returned as one component
 _MAX_RANK_IN_SUMS = 2  # largest rank of an error that so few sums can establish
 _SMALL = 1e-3  # of the largest singular value: smaller ones count as zero
 _MAX_RIGHT = 0.2  # largest share of right columns, and rows, among those chosen at random
-_EQUAL = 1e-5  # relative spread of errors that count as equal
-_MIN_ENTRIES = 4  # entries, or distinct values, that have to agree on a summand
-_VARIATION = 0.01  # relative variation of a tensor along a line that rules out a constant
 
 
 def missing_term(seen: BlockEntries) -> Diagnosis | None:
@@ -97,7 +93,7 @@ def _svd(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
     The range finder of Halko, Martinsson and Tropp (2011), section 4.1.
     """
-    if min(matrix.shape) <= _MAX_DENSE:
+    if min(matrix.shape) <= MAX_DENSE:
         left, values, right = torch.linalg.svd(matrix, full_matrices=False)
         return left, values, right
     generator = torch.Generator().manual_seed(0)
@@ -115,7 +111,7 @@ def rank_of(values: Tensor) -> int:
 def missing_path(seen: BlockEntries) -> Diagnosis | None:
     """Detect several entries that are wrongly claimed to be zero, beside several right ones."""
     lost, right = int(seen.wrong.sum()), int((seen.nonzero & ~seen.wrong).sum())
-    if lost < _MIN_LOST or right < _MIN_RIGHT or bool((seen.wrong & (seen.claimed != 0)).any()):
+    if lost < AGREEING or right < AGREEING or bool((seen.wrong & (seen.claimed != 0)).any()):
         return None
     count = f"{lost} of the {int(seen.nonzero.sum())} entries that are not zero"
     location = _location(seen, Axis.INPUT) or _location(seen, Axis.OUTPUT)
@@ -217,13 +213,13 @@ def missing_summand(seen: BlockEntries) -> Diagnosis | None:
 
 def _summands(seen: BlockEntries) -> Iterator[tuple[Tensor, str]]:
     """Yield patterns (m, n) of which the error may be a multiple, each with the name of its tensor."""
-    if int(seen.wrong.sum()) < _MIN_ENTRIES:
+    if int(seen.wrong.sum()) < AGREEING:
         return
     yield torch.ones_like(seen.numeric) * seen.wrong, ""
     of_single_output = total(seen.block.of.shape) == 1
     if of_single_output or is_elementwise(seen):
         for tensor in seen.tensors_along(Axis.INPUT):
-            if len(torch.unique(tensor.values)) >= _MIN_ENTRIES:
+            if len(torch.unique(tensor.values)) >= AGREEING:
                 yield tensor.values.unsqueeze(0) if of_single_output else torch.diag(tensor.values), tensor.name
 
 
@@ -235,14 +231,14 @@ def _summands_by_line(seen: BlockEntries, axis: Axis) -> Iterator[tuple[Tensor, 
     """
     count = seen.wrong.sum(axis.value)
     wrong_lines = count > 0
-    if int(wrong_lines.sum()) < 2 or bool((count < _MIN_ENTRIES)[wrong_lines].any()):
+    if int(wrong_lines.sum()) < 2 or bool((count < AGREEING)[wrong_lines].any()):
         return
     yield torch.ones_like(seen.numeric), "", ""
     for tensor in seen.tensors_along(axis):
         size = tensor.broadcast.abs().expand_as(seen.numeric)
         smallest = size.masked_fill(~seen.wrong, math.inf).amin(axis.value)
         largest = size.masked_fill(~seen.wrong, 0.0).amax(axis.value)
-        if bool((largest > (1 + _VARIATION) * smallest)[wrong_lines].all()):
+        if bool((largest > (1 + VARIES) * smallest)[wrong_lines].all()):
             yield tensor.broadcast.expand_as(seen.numeric), tensor.name, tensor.where
 
 
@@ -260,15 +256,15 @@ def _multiple(seen: BlockEntries, pattern: Tensor, across: tuple[int, ...]) -> T
     of_error, of_numeric = (
         (entries * expected).sum(across, keepdim=True) / size * expected for entries in (error, seen.numeric)
     )
-    slack = _EQUAL * error.abs() + torch.minimum(seen.slack, 1e-3 * error.abs())
+    slack = EQUAL_FACTORS * error.abs() + torch.minimum(seen.slack, 1e-3 * error.abs())
     if bool(((seen.numeric - of_numeric).abs() <= slack)[seen.wrong].all()):
         return None
     return of_error if bool(((error - of_error).abs() <= slack)[seen.wrong].all()) else None
 
 
 def _written(factor: float, name: str) -> str:
-    known = known_constant(factor, _EQUAL)
+    known = known_constant(factor, EQUAL_FACTORS)
     text = known.text if known is not None else number_text(factor)
-    if name and math.isclose(factor, 1.0, rel_tol=_EQUAL):
+    if name and math.isclose(factor, 1.0, rel_tol=EQUAL_FACTORS):
         return name
     return f"{text} × {name}" if name else text

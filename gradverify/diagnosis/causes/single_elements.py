@@ -11,18 +11,17 @@ from torch import Tensor
 from gradverify.core.estimate.samples import BAR_FACTOR
 from gradverify.core.model.coordinates import total
 from gradverify.core.model.magnitudes import all_set
+from gradverify.core.tuning import SEVERAL
 from gradverify.diagnosis.block.entries import BlockEntries, Ratio, are_multiples, ratio_of
 from gradverify.diagnosis.block.relation import factor_in_words, share_inside
 from gradverify.diagnosis.naming.variables import Axis, block_along, broadcast_along
-from gradverify.diagnosis.naming.wording import differ_text, element_name, first, listed
+from gradverify.diagnosis.naming.wording import NAMED, differ_text, element_name, first, listed
 from gradverify.diagnosis.projections.sums import RandomProjections, holds, line, sums_over_lines
+from gradverify.diagnosis.tuning import ALMOST_ALL
 from gradverify.evidence import Diagnosis, WrongBlock
 
 SINGLE_ELEMENTS = "single-elements"
-_MAX_WRONG = 3  # wrong entries, or wrong elements, at most
 _RIGHT_PER_WRONG = 3  # right ones required per wrong one; beside a single wrong entry, one is enough
-_RIGHT_BESIDE_ONE = 2  # right elements required beside a single wrong element
-_MOSTLY = 0.9  # share of the nonzero entries of a wrong element that have to be wrong
 
 
 def single_elements(seen: BlockEntries) -> Diagnosis | None:
@@ -37,16 +36,16 @@ def few_wrong(seen: BlockEntries, axis: Axis, limit: int) -> Tensor | None:
     """
     nonzero, wrong = (seen.claimed != 0) | seen.nonzero, seen.wrong.any(axis.across)
     count, right = int(wrong.sum()), int((nonzero.any(axis.across) & ~wrong).sum())
-    if count > limit or right < (_RIGHT_BESIDE_ONE if count == 1 else _RIGHT_PER_WRONG * count):
+    if count > limit or right < (SEVERAL if count == 1 else _RIGHT_PER_WRONG * count):
         return None
-    mostly = int(seen.wrong.sum()) >= _MOSTLY * int((nonzero & broadcast_along(axis, wrong)).sum())
+    mostly = int(seen.wrong.sum()) >= ALMOST_ALL * int((nonzero & broadcast_along(axis, wrong)).sum())
     return wrong if mostly else None
 
 
 def _wrong_entries(seen: BlockEntries) -> Diagnosis | None:
     count = int(seen.wrong.sum())
     right = int((seen.nonzero & ~seen.wrong).sum())
-    if count > _MAX_WRONG or right < (1 if count == 1 else _RIGHT_PER_WRONG * count):
+    if count > NAMED or right < (1 if count == 1 else _RIGHT_PER_WRONG * count):
         return None
     return _listed_entries(seen.block, seen.wrong.nonzero().tolist())
 
@@ -60,7 +59,7 @@ def _listed_entries(block: WrongBlock, wrong: Sequence[Sequence[int]], bound: st
 
 def _wrong_elements(seen: BlockEntries, axis: Axis) -> Diagnosis | None:
     """Detect a few inputs with all entries wrong, or a few outputs with all entries wrong by one factor each."""
-    wrong = few_wrong(seen, axis, _MAX_WRONG)
+    wrong = few_wrong(seen, axis, NAMED)
     share = None if wrong is None else share_inside(seen, broadcast_along(axis, wrong))
     if wrong is None or share is None:
         return None
@@ -100,7 +99,7 @@ def one_element(projections: RandomProjections) -> Diagnosis | None:
 
 def few_elements(projections: RandomProjections) -> Diagnosis | None:
     """Diagnose an error in two or three inputs, or outputs, whose entries are wrong by one factor each."""
-    return _elements_in_sums(projections, range(2, _MAX_WRONG + 1))
+    return _elements_in_sums(projections, range(2, NAMED + 1))
 
 
 def one_entry(projections: RandomProjections) -> Diagnosis | None:
@@ -112,7 +111,7 @@ def few_entries(projections: RandomProjections) -> Diagnosis | None:
     """Diagnose an error in at most three entries: without them, the projections agree."""
     block, found = projections.block, projections.block.wrong_entries
     count = len(found.error)
-    if not 1 <= count <= _MAX_WRONG or found.total != count:
+    if not 1 <= count <= NAMED or found.total != count:
         return None
     error = (found.analytic - found.numeric).to(block.device)
     weights, displacements = projections.weights[:, found.output], projections.displacements[:, found.input]

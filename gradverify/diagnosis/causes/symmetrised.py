@@ -10,10 +10,10 @@ from gradverify.diagnosis.block.entries import BlockEntries, explained_share
 from gradverify.diagnosis.causes.permuted import TRANSPOSED
 from gradverify.diagnosis.naming.variables import input_and_output_values
 from gradverify.diagnosis.naming.wording import share_text
+from gradverify.diagnosis.tuning import EQUAL_ENTRIES
 from gradverify.evidence import Diagnosis
 
 SYMMETRISED = "symmetrised"
-_SAME = 1e-6  # times the largest entry: entries that count as equal
 
 
 def symmetrised(seen: BlockEntries) -> Diagnosis | None:
@@ -52,4 +52,4 @@ def _may_be_symmetric(seen: BlockEntries, mirror: Tensor, pair_slack: Tensor) ->
 
 
 def _are_same(entries: Tensor, others: Tensor, slack: Tensor) -> bool:
-    return bool(((entries - others).abs() <= slack + _SAME * entries.abs().max()).all())
+    return bool(((entries - others).abs() <= slack + EQUAL_ENTRIES * entries.abs().max()).all())

@@ -7,14 +7,13 @@ from torch import Tensor
 
 from gradverify.diagnosis.block.entries import BlockEntries, explained
 from gradverify.diagnosis.block.structure import index_along
-from gradverify.diagnosis.causes.missing_term import rank_of
+from gradverify.diagnosis.causes.missing_term import MAX_DENSE, rank_of
 from gradverify.diagnosis.naming.wording import dimensions_text
 from gradverify.evidence import Diagnosis, Evidence
 
 WRONG_AXIS = "wrong-axis"
 _FILLED = 0.5  # of the entries allowed by the matched dimensions have to be nonzero; a triangle fills half of them
 _LINES_PER_SUM = 3  # rows or columns per unit of rank: a sum has to spread over several
-_MAX_SIZE = 256  # rows and columns of a matrix whose rank is computed
 _MIN_ODDS = 100  # to one: least odds against equal indices in all entries by chance
 _MAX_COUNTED = 8  # entries that count for these odds, at most
 
@@ -122,5 +121,5 @@ def _is_low_rank_across(seen: BlockEntries, numeric: _Matched, claimed: _Matched
 
 
 def _rank(matrix: Tensor) -> int:
-    """Return the numerical rank of the leading _MAX_SIZE rows and columns."""
-    return rank_of(torch.linalg.svdvals(matrix[:_MAX_SIZE, :_MAX_SIZE]))
+    """Return the numerical rank of the leading MAX_DENSE rows and columns."""
+    return rank_of(torch.linalg.svdvals(matrix[:MAX_DENSE, :MAX_DENSE]))

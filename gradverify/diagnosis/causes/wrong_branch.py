@@ -8,23 +8,20 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from gradverify.core.tuning import SEVERAL
 from gradverify.diagnosis.block.entries import BlockEntries, Ratio, explained, ratio_of
 from gradverify.diagnosis.block.relation import confined_to_region, factor_in_words
 from gradverify.diagnosis.block.structure import all_slices, axis_masks, group_of, is_every_nth, is_run
 from gradverify.diagnosis.causes.single_elements import few_wrong
 from gradverify.diagnosis.naming.region import AxisMasks, Region, regions
 from gradverify.diagnosis.naming.variables import Axis, broadcast_along, is_sorted
+from gradverify.diagnosis.tuning import CREDIBLE, EQUAL_FACTORS, NO_ACCIDENT
 from gradverify.evidence import Diagnosis
 
 WRONG_BRANCH = "wrong-branch"
 _MAX_CHANCE = 0.25  # chance of a region above which it is not reported
-_SAME = 1e-5  # relative spread of ratios that count as one factor
 _SHARP = 1e-3  # relative accuracy of an entry: one measured less accurately is not used for its ratio
-_MIN_INPUTS = 2  # inputs on each side of the threshold
-_ROW = 3  # wrong coordinates; fewer may be consecutive by coincidence
-_SQUARE = 3  # rows of a matrix; the triangle of a smaller one is too few entries
 _STEPS = (2, 3)  # strides of an index: every second, every third slice
-_STRIDE_CHANCE = 0.1  # chance above which a stride may be a coincidence
 
 
 def wrong_branch(seen: BlockEntries) -> Diagnosis | None:
@@ -58,7 +55,7 @@ def _is_triangle_or_diagonal(group: AxisMasks) -> bool:
     largest entries of a positive definite matrix are often on its diagonal.
     """
     shape = group.block.shape
-    if len(shape) < 2 or shape[-1] != shape[-2] or shape[-1] < _SQUARE:
+    if len(shape) < 2 or shape[-1] != shape[-2] or shape[-1] < NO_ACCIDENT:
         return False
     wrong, relevant = group.wrong.reshape(shape), group.relevant.reshape(shape)
     full = torch.ones(shape[-2:], dtype=torch.bool, device=wrong.device)
@@ -70,13 +67,13 @@ def _is_triangle_or_diagonal(group: AxisMasks) -> bool:
 def _is_consecutive(group: AxisMasks) -> bool:
     """True if the wrong coordinates are consecutive whole slices of a dimension, without its first and last."""
     inner = (each for each in all_slices(group) if min(each.wrong) > 0 and max(each.wrong) < each.size - 1)
-    return int(group.wrong.sum()) >= _ROW and any(is_run(sorted(slices.wrong)) for slices in inner)
+    return int(group.wrong.sum()) >= NO_ACCIDENT and any(is_run(sorted(slices.wrong)) for slices in inner)
 
 
 def _is_every_second_or_third(group: AxisMasks) -> bool:
     """True if the wrong coordinates are every second or third slice along a dimension, unlikely by chance."""
     steps = ((slices, step) for slices in all_slices(group) for step in _STEPS if slices.size >= 2 * step)
-    return group.chance(sum(_STEPS)) <= _STRIDE_CHANCE and any(is_every_nth(slices, step) for slices, step in steps)
+    return group.chance(sum(_STEPS)) <= CREDIBLE and any(is_every_nth(slices, step) for slices, step in steps)
 
 
 def _two_wrong_branches(seen: BlockEntries) -> Diagnosis | None:
@@ -100,7 +97,7 @@ def _two_wrong_branches(seen: BlockEntries) -> Diagnosis | None:
 
 def _has_factor(factor: float, claimed: Tensor, numeric: Tensor) -> Tensor:
     """True where the claim is the derivative times a factor, (m, n)."""
-    return (claimed - factor * numeric).abs() <= _SAME * claimed.abs()
+    return (claimed - factor * numeric).abs() <= EQUAL_FACTORS * claimed.abs()
 
 
 def _inputs_with_larger_factor(seen: BlockEntries, inputs: AxisMasks) -> Tensor | None:
@@ -112,8 +109,8 @@ def _inputs_with_larger_factor(seen: BlockEntries, inputs: AxisMasks) -> Tensor 
     if not bool(known.any()) or not torch.equal(known, inputs.relevant):
         return None
     low, high = float(ratio[known].min()), float(ratio[known].max())
-    sides = [known & ((ratio - value).abs() <= _SAME * abs(value)) for value in (low, high)]
-    two_factors = all(int(side.sum()) >= _MIN_INPUTS for side in sides) and not bool((sides[0] & sides[1]).any())
+    sides = [known & ((ratio - value).abs() <= EQUAL_FACTORS * abs(value)) for value in (low, high)]
+    two_factors = all(int(side.sum()) >= SEVERAL for side in sides) and not bool((sides[0] & sides[1]).any())
     return sides[1] if two_factors and torch.equal(sides[0] | sides[1], known) else None
 
 
@@ -122,6 +119,6 @@ def _explained(seen: BlockEntries, inside: Tensor, region: Region, inner: Ratio,
     factors = [factor_in_words(ratio) for ratio in (inner, outer)]
     predicted = torch.where(inside, factors[0][0], factors[1][0]) * seen.numeric
     text = f"all elements differ; analytic = {factors[0][1]} where {region.text} and {factors[1][1]} elsewhere"
-    swapped = abs(inner.value * outer.value - 1.0) <= _SAME
+    swapped = abs(inner.value * outer.value - 1.0) <= EQUAL_FACTORS
     interpretation = ": one branch has the slope of the other" if swapped else ""
     return explained(seen, predicted, WRONG_BRANCH, text + interpretation, max(abs(factor) for factor, _ in factors))

@@ -15,14 +15,12 @@ from gradverify.diagnosis.block.elsewhere import clear_errors, evidence_at, outp
 from gradverify.diagnosis.block.entries import BlockEntries, explained_share
 from gradverify.diagnosis.block.structure import is_elementwise
 from gradverify.diagnosis.naming.variables import Axis, Variable
+from gradverify.diagnosis.tuning import AGREEING, EQUAL_FACTORS
 from gradverify.errors import EvaluationError
 from gradverify.evidence import Diagnosis, Evidence
 
 WRONG_POINT = "wrong-point"
-_SAME = 1e-5  # relative difference of derivatives that count as equal
-_CHANGES = 1e-5  # relative difference of derivatives that count as different
 _ONE_IN = 5  # more than one wrong entry in so many has to change when the values are shuffled
-_MIN_WRONG = 4  # wrong entries that have to agree
 _CLOSE = 1e-2  # of the largest derivative: error of a central difference at which the engine looks closer
 _STEP = 1e-3  # of that difference, times the size of an entry
 _MIN_SIZE = 1e-4  # times the mean size: least size of an entry, for its step
@@ -44,7 +42,7 @@ def wrong_point_in_backward(seen: BlockEntries) -> Diagnosis | None:
 def _others(seen: BlockEntries) -> Iterator[Variable]:
     """Yield the other tensors of the input's shape, if the block is elementwise and wrong in a few entries at least."""
     block = seen.block
-    if int(seen.wrong.sum()) < _MIN_WRONG or not is_elementwise(seen) or not any_set(clear_errors(block)):
+    if int(seen.wrong.sum()) < AGREEING or not is_elementwise(seen) or not any_set(clear_errors(block)):
         return
     yield from (each for each in seen.tensors_along(Axis.INPUT) if not each.where and each.name != block.wrt.name)
 
@@ -107,10 +105,10 @@ def _claimed_at(evidence: Evidence, point: Tensor) -> Tensor | None:
 def _share(seen: BlockEntries, expected: Tensor, found: Tensor) -> float | None:
     """Return the share of the error explained if `found` equals `expected`, (k,) each; None if they differ."""
     largest = finite_size(expected).amax()
-    slack = (_SAME * expected.abs() + seen.slack.diagonal()).clamp(max=_SAME * largest)
+    slack = (EQUAL_FACTORS * expected.abs() + seen.slack.diagonal()).clamp(max=EQUAL_FACTORS * largest)
     undefined = ~torch.isfinite(found)  # outside the domain, or not differentiable
     near = (found - expected).abs() <= slack
-    if not bool((near | undefined).all()) or int((near & seen.wrong.diagonal()).sum()) < _MIN_WRONG:
+    if not bool((near | undefined).all()) or int((near & seen.wrong.diagonal()).sum()) < AGREEING:
         return None
     return explained_share(seen, torch.diag(torch.where(near, seen.claimed.diagonal(), seen.numeric.diagonal())))
 
@@ -118,5 +116,5 @@ def _share(seen: BlockEntries, expected: Tensor, found: Tensor) -> float | None:
 def _depends_on_order(seen: BlockEntries, found: Tensor, shuffled: Tensor) -> bool:
     """True if derivatives at wrong entries change when the values are shuffled; False on a single linear branch."""
     wrong = seen.wrong.diagonal()
-    changed = (shuffled - found).abs() > _CHANGES * found.abs()
+    changed = (shuffled - found).abs() > EQUAL_FACTORS * found.abs()
     return _ONE_IN * int((changed & wrong).sum()) > int(wrong.sum())

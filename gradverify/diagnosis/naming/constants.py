@@ -14,6 +14,7 @@ from torch import Tensor
 
 from gradverify.core.tuning import SMALL_PART
 from gradverify.diagnosis.naming.variables import named_tensors
+from gradverify.diagnosis.tuning import EXACT
 from gradverify.evidence import WrongBlock
 
 _LARGEST = 10  # numerator, denominator and radicand
@@ -27,7 +28,6 @@ _TRANSCENDENTAL = (
     ("e", math.e),
 )
 _WELL = 1e-4  # worst relative accuracy: one or two in a hundred numbers are that close to one of three digits
-_EXACT = 1e-12  # relative: a factor is never taken as more accurate when compared with decimals
 _WHOLE = 1000  # upper limit of recognised integers: the relative distance of larger ones is too small
 _LEAST = 1e-6  # relative: a factor is never taken as more accurate when compared with known constants or scalars
 _OF_DISTANCE = 1e-3  # of |factor - 1|: largest deviation, so that factors close to one are not all taken as one
@@ -50,10 +50,14 @@ def known_constant(value: float, accuracy: float, sizes: Iterable[int] = ()) -> 
 
     `sizes` are the sizes of tensor dimensions, which count as constants as well.
     """
-    size = abs(value)
-    allowed = min(max(accuracy, _LEAST) * size, _OF_DISTANCE * abs(size - 1.0))
+    size, allowed = abs(value), allowed_distance(abs(value), accuracy)
     constants = _constants(tuple(sorted({size for size in sizes if size > _LARGEST})))
     return next((known for known in constants if abs(known.value - size) <= allowed), None)
+
+
+def allowed_distance(size: float, accuracy: float = 0.0) -> float:
+    """Return how far a factor, known to a relative `accuracy`, may be from the number that it is meant to be."""
+    return min(max(accuracy, _LEAST) * size, _OF_DISTANCE * abs(size - 1.0))
 
 
 def short_number(value: float, accuracy: float) -> Constant | None:
@@ -64,7 +68,7 @@ def short_number(value: float, accuracy: float) -> Constant | None:
     """
     size = abs(value)
     distance = abs(size - 1.0)
-    allowed = max(accuracy, _EXACT) * size
+    allowed = max(accuracy, EXACT) * size
     if accuracy > _WELL or value == 0 or allowed > _WELL * distance:
         return None
     return next((known for known in _short(size) if abs(known.value - size) <= allowed), None)

@@ -13,16 +13,15 @@ import torch
 from torch import Tensor
 
 from gradverify.core.model.coordinates import Block
+from gradverify.core.tuning import SEVERAL
 from gradverify.diagnosis.naming.variables import Axis, Variable, VariableKind, block_along, scalars, variables
-from gradverify.diagnosis.naming.wording import differ_text, element_name, listed
+from gradverify.diagnosis.naming.wording import NAMED, differ_text, element_name, listed
+from gradverify.diagnosis.tuning import CREDIBLE
 from gradverify.evidence import WrongBlock
 
 _SIDES = 2  # of one threshold
-_SEVERAL = 2  # coordinates needed on both sides of a threshold that is not anchored: an extreme value is no evidence
 _DIGITS = 6  # significant digits of a threshold, at least
 _DEPTH = 17  # significant digits of the larger end of a gap, at most: enough for any float64
-_FEW = 3  # coordinates that are listed, at most
-_CREDIBLE = 0.1  # chance of a coincidence above which a region is not reported
 _SURE = 5e-3  # chance below which a region needs no test
 
 # From new values of the variables, by name, to two masks (k,): inside the region, and certain to be inside or outside.
@@ -110,7 +109,7 @@ class _Split:
 
     def region(self, text: str, families: int, *, anchored: bool = False, one_sided: bool = False) -> Region:
         """Return a region that holds the bad values alone, one of `families` that might hold as many."""
-        is_extreme = not anchored and min(len(self.bad), len(self.good)) < _SEVERAL
+        is_extreme = not anchored and min(len(self.bad), len(self.good)) < SEVERAL
         likely = 1.0 if is_extreme else self.chance(families)
         return Region(text=text, chance=likely, anchored=anchored, one_sided=one_sided, membership=self.membership)
 
@@ -246,7 +245,7 @@ def _simplest(low: float, high: float) -> float:
 
 def region_text(group: AxisMasks) -> str:
     """Return the text of the region that contains the wrong but no other relevant coordinates, "" if there is none."""
-    credible = (region for region in regions(group, group.variables) if region.anchored or region.chance <= _CREDIBLE)
+    credible = (region for region in regions(group, group.variables) if region.anchored or region.chance <= CREDIBLE)
     region = group.accepted(credible)
     return "" if region is None else region.text
 
@@ -257,4 +256,4 @@ def elements_text(group: AxisMasks) -> str:
     right = (group.relevant & ~group.wrong).nonzero().flatten().tolist()
     if len(places) > 1 and len(right) == 1:
         return f"all elements but {element_name(group.block, right[0])}"
-    return listed([element_name(group.block, at) for at in places]) if 0 < len(places) <= _FEW and right else ""
+    return listed([element_name(group.block, at) for at in places]) if 0 < len(places) <= NAMED and right else ""

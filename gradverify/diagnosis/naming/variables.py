@@ -15,8 +15,8 @@ from gradverify.core.model.tape import is_intact, record
 from gradverify.diagnosis.naming.wording import dimensions_text
 from gradverify.evidence import WrongBlock
 
-_DIMENSIONS = 6  # of the output or input at most: every choice of its dimensions is tried
-_TENSORS = 5  # of which differences are taken: every ordered pair of them
+DIMENSIONS = 6  # of a tensor at most: every choice of them is tried
+TENSORS = 5  # of which differences and quotients are taken: every ordered pair of them
 
 
 class Axis(Enum):
@@ -80,7 +80,7 @@ def tensors_along(evidence: WrongBlock, axis: Axis) -> Iterator[Variable]:
 
 def differences(found: Sequence[Variable]) -> Iterator[Variable]:
     """Yield the differences of two tensors that have the full shape along the same axis."""
-    for first, second in permutations([each for each in found if not each.where][:_TENSORS], 2):
+    for first, second in permutations([each for each in found if not each.where][:TENSORS], 2):
         if first.axis is second.axis:
             name, values = f"{first.name} - {second.name}", first.values - second.values
             yield Variable(name=name, axis=first.axis, values=values)
@@ -108,7 +108,7 @@ def _broadcasts(tensor: Tensor, block: Block) -> Iterator[tuple[str, Tensor]]:
     The tensor's dimensions are matched, in order, with some of the block's; each has the block's size or size 1.
     """
     shape, size = tuple(tensor.shape), total(block.shape)
-    if tensor.numel() < 2 or len(block.shape) > _DIMENSIONS or not bool(torch.isfinite(tensor).all()):
+    if tensor.numel() < 2 or len(block.shape) > DIMENSIONS or not bool(torch.isfinite(tensor).all()):
         return
     if shape == block.shape:
         yield "", tensor.reshape(-1)

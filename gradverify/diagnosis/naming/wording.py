@@ -10,7 +10,7 @@ from gradverify.evidence import Diagnosis
 
 _WHOLE = 0.9995  # a share that would be printed as 100.0 %, and is omitted
 _SINGULAR = {"elements": "element", "entries": "entry", "outputs": "output"}
-_NAMED = 3  # items of a longer list that are written out
+NAMED = 3  # entries, elements or items of a longer list that are written out
 
 
 def diagnosed(cause: str, text: str, share: float | None) -> Diagnosis | None:
@@ -44,8 +44,8 @@ def element_name(block: Block, position: int) -> str:
 
 def listed(words: Sequence[str]) -> str:
     """Return "a", "a and b", or "a, b and c"; for more than four words, the first three and "and 2 more"."""
-    if len(words) > _NAMED + 1:
-        return f"{', '.join(words[:_NAMED])} and {len(words) - _NAMED} more"
+    if len(words) > NAMED + 1:
+        return f"{', '.join(words[:NAMED])} and {len(words) - NAMED} more"
     return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
