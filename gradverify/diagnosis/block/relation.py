@@ -23,6 +23,7 @@ from gradverify.evidence import Diagnosis
 _BY_CHANCE = 1e-3  # largest chance of a coincidence for a region in which no relation is known
 
 Regions = Callable[[AxisMasks], Iterable[Region]]
+_Share = Callable[[float | None], float | None]  # from a factor, or None for any error, to the share that it explains
 
 
 def confined_to_region(entries: BlockEntries, cause: str, regions: Regions) -> Diagnosis | None:
@@ -46,15 +47,8 @@ def confined_along_axis(entries: BlockEntries, axis: Axis, cause: str, regions: 
         return None
     inside = broadcast_along(axis, coordinates.wrong).expand_as(entries.wrong)
     share, count = partial(share_inside, entries, inside), coordinates.count
-    found = related(
-        cause,
-        count,
-        region.text,
-        share,
-        claims_nothing=not bool(((entries.claimed != 0) & inside).any()),
-        ratio=ratio_of(entries, inside) if int((inside & entries.nonzero).sum()) > 1 else None,
-        multiple=multiple_of_cotangent(entries, inside.all(0)),
-    )
+    ratio = ratio_of(entries, inside) if int((inside & entries.nonzero).sum()) > 1 else None
+    found = related(cause, count, region.text, share, ratio, multiple_of_cotangent(entries, inside.all(0)))
     if found is not None:
         return found
     doubtful = max(coordinates.chance(1), region.chance**2) > _BY_CHANCE or _fades_out(entries, coordinates)
@@ -72,23 +66,15 @@ def _fades_out(entries: BlockEntries, coordinates: AxisMasks) -> bool:
 
 
 def related(
-    cause: str,
-    count: str,
-    where: str,
-    share: Callable[[float | None], float | None],
-    *,
-    claims_nothing: bool,
-    ratio: Ratio | None,
-    multiple: str | None,
+    cause: str, count: str, where: str, share: _Share, ratio: Ratio | None, multiple: str | None
 ) -> Diagnosis | None:
-    """Return the diagnosis of the first relation that holds in a region: zero, a factor, a multiple of the cotangent.
+    """Return the diagnosis of the first relation that holds in a region: a factor, or a multiple of the cotangent.
 
     `share` returns what is explained if the entries of the region alone are wrong, by a factor; None for any error.
-    `ratio` is a typical one of claimed / numeric inside, and `multiple` is the text of a multiple of the cotangent.
+    `ratio` is a typical one of claimed / numeric inside, 0 if all claims are zero, and `multiple` is the text of a
+    multiple of the cotangent.
     """
     possible: list[tuple[float | None, str]] = []
-    if claims_nothing:
-        possible.append((0.0, "0"))
     if ratio is not None and math.isfinite(ratio.value):
         possible.append(factor_in_words(ratio))
     if multiple is not None:

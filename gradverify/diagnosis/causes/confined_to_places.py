@@ -57,10 +57,8 @@ def _explained(projections: RandomProjections, group: AxisMasks) -> Diagnosis | 
         return diagnosed(MISSING_MASK, text, part.share(None)) if where or all_masked else None
     if region is None:
         return None
-    cause, claims_nothing = WRONG_BRANCH if by_place is None else BOUNDARY_TILE, part.claims_nothing
-    return related(
-        cause, count, region.text, part.share, claims_nothing=claims_nothing, ratio=part.ratio(), multiple=multiple
-    )
+    cause = WRONG_BRANCH if by_place is None else BOUNDARY_TILE
+    return related(cause, count, region.text, part.share, part.ratio(), multiple)
 
 
 def _silent(projections: RandomProjections, axis: Axis) -> Tensor:
