@@ -51,7 +51,7 @@ def _explained(projections: RandomProjections, group: AxisMasks) -> Diagnosis | 
         return None
     part, count = sums_over(projections, group.axis, group.wrong), group.count
     multiple = projections.multiple_of_cotangent(group.wrong) if group.axis is Axis.INPUT else None
-    if not part.claims_nothing and holds(projections, part.numeric, torch.zeros_like(part.claimed)):
+    if holds(projections, part.numeric, torch.zeros_like(part.claimed)):
         where = region_text(replace(group, relevant=torch.ones_like(group.wrong)))
         text = unmasked_text(count, multiple, where)
         return diagnosed(MISSING_MASK, text, part.share(None)) if where or all_masked else None

@@ -40,11 +40,6 @@ class BothSides:
     claimed: Tensor  # (K, L) for K cotangents and L directions, unless a subclass says otherwise
     numeric: Estimate
 
-    @property
-    def claims_nothing(self) -> bool:
-        """True if every sum of claims is zero."""
-        return not any_set(self.claimed != 0)
-
     def ratio(self) -> Ratio | None:
         """Return the median of claimed / numeric over the best measured sums; None if no sum is finite and nonzero."""
         return typical_ratio(self.claimed, self.numeric.value, self.numeric.bar)
@@ -75,6 +70,11 @@ class RandomProjections(BothSides):
     @property
     def nonzero(self) -> None:
         """None: single entries are not known."""
+
+    @property
+    def claims_nothing(self) -> bool:
+        """True if every sum of claims is zero."""
+        return not any_set(self.claimed != 0)
 
     @property
     def weights(self) -> Tensor:
