@@ -17,6 +17,8 @@ from gradverify.evidence import Diagnosis, WrongBlock
 
 MISSING_COTANGENT = "missing-cotangent"
 _SAME = 1e-9  # relative spread of entries that count as one constant
+_REPLACED = "analytic = {} whatever the cotangent is"
+_ADDED = "analytic = numeric × cotangent + {}, and that second term stays when the cotangent is zero"
 
 
 def missing_cotangent(compared: ComparedBlock) -> Diagnosis | None:
@@ -34,10 +36,6 @@ def missing_cotangent(compared: ComparedBlock) -> Diagnosis | None:
     in_wrong = torch.where(compared.wrong, compared.numeric + compared.in_rows(constant), compared.claimed)
     text = "analytic = numeric + what a cotangent of zeros is answered with, in every wrong entry"
     return explained(compared, in_wrong, MISSING_COTANGENT, f"{text}: a term does not depend on the cotangent")
-
-
-_REPLACED = "analytic = {} whatever the cotangent is"
-_ADDED = "analytic = numeric × cotangent + {}, and that second term stays when the cotangent is zero"
 
 
 def vjp_of_zero(block: WrongBlock) -> Tensor | None:
