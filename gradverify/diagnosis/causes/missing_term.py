@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gradverify.core.model.coordinates import total
 from gradverify.core.model.magnitudes import TINY
-from gradverify.diagnosis.block.entries import BlockEntries, explained
+from gradverify.diagnosis.block.entries import CLOSE, BlockEntries, explained
 from gradverify.diagnosis.block.structure import all_slices, is_elementwise, is_every_nth
 from gradverify.diagnosis.naming.constants import known_constant, number_text
 from gradverify.diagnosis.naming.region import AxisMasks
@@ -256,7 +256,7 @@ def _multiple(seen: BlockEntries, pattern: Tensor, across: tuple[int, ...]) -> T
     of_error, of_numeric = (
         (entries * expected).sum(across, keepdim=True) / size * expected for entries in (error, seen.numeric)
     )
-    slack = EQUAL_FACTORS * error.abs() + torch.minimum(seen.slack, 1e-3 * error.abs())
+    slack = EQUAL_FACTORS * error.abs() + torch.minimum(seen.slack, CLOSE * error.abs())
     if bool(((seen.numeric - of_numeric).abs() <= slack)[seen.wrong].all()):
         return None
     return of_error if bool(((error - of_error).abs() <= slack)[seen.wrong].all()) else None

@@ -66,9 +66,9 @@ def _swapped(compared: ComparedBlock, axis: Axis, cause: str, text: str) -> Diag
 
 def _source(compared: ComparedBlock, axis: Axis, tensor: Block, tensors: Iterable[Block]) -> tuple[Block, float] | None:
     """Return the tensor whose derivative is claimed for `tensor`, and the share of the error that it explains."""
-    block, size = compared.block, tensor.stop - tensor.start
-    others = [each for each in tensors if each.tensor != tensor.tensor and each.shape == tensor.shape]
-    others = [other for other in others if other.stop - other.start == size]  # both complex, or neither
+    block, size = compared.block, tensor.stop - tensor.start  # twice as large if complex
+    alike = (each for each in tensors if (each.shape, each.stop - each.start) == (tensor.shape, size))
+    others = [each for each in alike if each.tensor != tensor.tensor]
     of, wrt = (all_of(block.outputs), tensor) if axis is Axis.INPUT else (tensor, all_of(block.inputs))
     whole = compared.over(of, wrt) if others else None
     if whole is None:

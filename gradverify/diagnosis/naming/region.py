@@ -19,7 +19,6 @@ from gradverify.diagnosis.naming.wording import NAMED, differ_text, element_name
 from gradverify.diagnosis.tuning import CREDIBLE
 from gradverify.evidence import WrongBlock
 
-_SIDES = 2  # of one threshold
 _DIGITS = 6  # significant digits of a threshold, at least
 _DEPTH = 17  # significant digits of the larger end of a gap, at most: enough for any float64
 _SURE = 5e-3  # chance below which a region needs no test
@@ -168,7 +167,7 @@ def chance(families: int, total: int, chosen: int) -> float:
 def _one_sided(split: _Split) -> Iterator[Region]:
     """Yield "x < 0" or "x > 1"."""
     tried = split.tried if split.variable.kind is VariableKind.OTHER else 1
-    families = 1 if split.variable.kind is VariableKind.DISTANCE else tried * _SIDES
+    families = 1 if split.variable.kind is VariableKind.DISTANCE else 2 * tried  # on either side
     for sign, bad, good in (("<", split.bad.max(), split.good.min()), (">", split.bad.min(), split.good.max())):
         if bad < good if sign == "<" else bad > good:
             found = threshold(float(bad), float(good), split.known)
