@@ -173,14 +173,10 @@ def _in_excerpts(block: LargeBlock) -> Diagnosis | None:
 
 def _same(one: Diagnosis, other: Diagnosis) -> bool:
     """True if both give the same explanation, apart from counts of entries and the accuracy of numbers."""
-    (words, numbers), (others, theirs) = (_template(each.explanation) for each in (one, other))
-    return (one.cause, words) == (other.cause, others) and all(map(_near, numbers, theirs))
-
-
-def _template(text: str) -> tuple[str, list[str]]:
-    """Return a text with its numbers replaced, and those of the numbers that are not counts."""
-    uncounted = _COUNTS.sub("", text)
-    return _NUMBER.sub("#", uncounted), _NUMBER.findall(uncounted)
+    texts = [_COUNTS.sub("", each.explanation) for each in (one, other)]
+    words, others = (_NUMBER.sub("#", text) for text in texts)
+    numbers = (_NUMBER.findall(text) for text in texts)
+    return (one.cause, words) == (other.cause, others) and all(map(_near, *numbers))
 
 
 def _near(one: str, other: str) -> bool:
