@@ -83,5 +83,5 @@ def _all_but_edge(slices: Slices) -> Iterator[Region]:
     by_chance = chance(2, slices.size, slices.size - 1)
     probability = _MAX_CHANCE if slices.width >= _WIDE else max(_MAX_CHANCE, by_chance)
     for edge, word in ((0, "first"), (slices.size - 1, "last")):
-        if slices.size > 2 and slices.wrong == slices.relevant - {edge}:
+        if slices.size > 2 and slices.wrong == frozenset(range(slices.size)) - {edge}:
             yield Region(text=f"{slices.where}, all but the {word} of {slices.size}", chance=probability)
