@@ -2,6 +2,7 @@
 
 LAST_DIGITS = 2.0**-46  # of a product, of the terms of a sum, or of the row and column: rounding in backward
 LOST_UNITS = 8.0  # units of rounding: a change of an output up to this may be rounding, as by a vectorised kernel
+SUM_UNITS = 16.0  # eps, or units of rounding: what accumulates in a sum that is rounded at each term
 RESULT_UNITS = 4.0  # eps, or units of rounding: relative error that a right result may have
 CANCELLATION_UNITS = 128.0  # units of rounding: error that may be left where terms cancel, or noise that it explains
 LARGEST_CANCELLATION = 2.0**-10  # of a number: largest such error, if one unit of rounding is less

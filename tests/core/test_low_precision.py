@@ -361,3 +361,13 @@ def test_large_scores_of_attention_do_not_fail_although_weights_are_mostly_round
 ) -> None:
     q, k, v = (normal(2, 5, 4, dtype=torch.float32, seed=seed, scale=20.0) for seed in range(3))
     assert gradcheck(attention(factor).apply, q, k, v).verdict is verdict
+
+
+def test_output_that_is_mostly_rounding_in_float32_does_not_fail() -> None:
+    def backward(grad: Tensor, x: Tensor) -> Tensor:
+        return grad * torch.special.i1e(x) / torch.special.i0e(x)
+
+    function = with_backward(lambda x: torch.special.i0e(x).log() + x.abs(), backward)
+    for seed in range(6):
+        x = (1e-6 * normal(6, dtype=torch.float32, seed=seed).detach().abs()).requires_grad_()
+        assert gradcheck(function, x).verdict is not Verdict.FAIL

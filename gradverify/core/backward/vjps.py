@@ -18,12 +18,11 @@ from gradverify.core.model.limits import MIN_BATCHED, chunks, portions
 from gradverify.core.model.magnitudes import all_set
 from gradverify.core.model.problem import Problem, metered
 from gradverify.core.model.tape import Rejected, Tape, function_nodes, is_intact, record, vjp_of
-from gradverify.core.tuning import LAST_DIGITS
+from gradverify.core.tuning import LAST_DIGITS, SUM_UNITS
 from gradverify.errors import EvaluationError
 from gradverify.interception import without_data
 
 EVERYTHING = slice(None)  # all input coordinates
-SUM_UNITS = 16.0  # eps of a dtype, if that is larger: rounding that accumulates in a sum
 _SINGLE_OUTPUT_COTANGENT = 0.25  # a power of two, so that dividing by it is exact
 
 

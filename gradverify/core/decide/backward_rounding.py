@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from gradverify.arithmetic.noisy import BOUNDS, Measure, amplification
-from gradverify.core.backward.vjps import SUM_UNITS, Backward, Graph, Reuse, fails_later, many_vjps, row_cotangent
+from gradverify.core.backward.vjps import Backward, Graph, Reuse, fails_later, many_vjps, row_cotangent
 from gradverify.core.decide.compare import is_resolved
 from gradverify.core.decide.context import JudgingContext, of_column_groups
 from gradverify.core.decide.verdict import Code, Judged, Reason, decide
@@ -34,6 +34,7 @@ from gradverify.core.tuning import (
     LARGEST_CANCELLATION,
     NEARBY_POINTS,
     RESULT_UNITS,
+    SUM_UNITS,
 )
 from gradverify.errors import EvaluationError
 

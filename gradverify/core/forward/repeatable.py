@@ -19,7 +19,7 @@ from gradverify.core.model.limits import HELD
 from gradverify.core.model.magnitudes import all_set, equal_or_nan, finite_size, identical, scales
 from gradverify.core.model.problem import NARROW, Primal, Problem
 from gradverify.core.model.tape import Tape, record
-from gradverify.core.tuning import ALIKE, CONVINCING, EXAMINED, FEW, INPUT_EPS, LARGEST_CANCELLATION
+from gradverify.core.tuning import CONVINCING, EXAMINED, FEW, INPUT_EPS, LARGEST_CANCELLATION, SUM_UNITS
 from gradverify.errors import EvaluationError
 from gradverify.interception import DrawTrace
 
@@ -274,4 +274,4 @@ def _agree(wide: Sampler, narrow: Sampler, eps: float) -> bool:
     if all_set(is_close | (difference <= of_inputs)):
         return True
     on_the_way = rounding_on_the_way(wide) / (2 * wide.unit) * eps
-    return all_set(is_close | (difference <= of_inputs + ALIKE * on_the_way))
+    return all_set(is_close | (difference <= of_inputs + SUM_UNITS * on_the_way))

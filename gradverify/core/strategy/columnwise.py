@@ -8,7 +8,7 @@ from itertools import chain
 import torch
 from torch import Tensor
 
-from gradverify.core.backward.vjps import SUM_UNITS, Backward, jacobian, row
+from gradverify.core.backward.vjps import Backward, jacobian, row
 from gradverify.core.decide.columns import judge_all
 from gradverify.core.decide.compare import SIGNIFICANT
 from gradverify.core.decide.comparison import KEPT, Comparison, compare_verdicts
@@ -24,7 +24,7 @@ from gradverify.core.model.magnitudes import all_set, any_set, finite_size
 from gradverify.core.strategy.single_step import sample_single_steps
 from gradverify.core.strategy.sparsity import NUDGE, TensorPart, period_of
 from gradverify.core.strategy.structure import Structure, claimed_entries, find_structure
-from gradverify.core.tuning import EXAMINED
+from gradverify.core.tuning import EXAMINED, SUM_UNITS
 
 _MOST_COLUMNS = 3_000  # input coordinates that are perturbed one by one
 _WORTH = 0.7  # column groups per coordinate up to which a structure is preferred to single columns
