@@ -38,8 +38,11 @@ class Failures:
     cases: tuple[Failure, ...]
 
 
-def failed_before(cases: tuple[Case, ...]) -> tuple[Case, ...]:
-    """Return the cases that were not as expected when they last ran, all cases if there are none."""
+def failed_before(cases: tuple[Case, ...], *, explore: bool) -> tuple[Case, ...]:
+    """Return the cases that were not as expected when they last ran, all cases if there are none.
+
+    Says so if some of them failed when their inputs were changed, and `explore` is False.
+    """
     try:
         known = read_as(LAST_FAILURES, _parsed)
     except ReportError as error:
@@ -51,6 +54,10 @@ def failed_before(cases: tuple[Case, ...]) -> tuple[Case, ...]:
     elif not chosen:
         count = counted(len(known), "case")
         complain(f"--last-failed: nothing that failed in earlier runs ({count}) is here; running all")
+    ids = {case.id for case in chosen}
+    explored = sum(failure.id in ids and EXPLORED in failure.checks for failure in known)
+    if explored and not explore:
+        complain(f"--last-failed: {counted(explored, 'case')} failed at other inputs; --explore tries them again")
     return chosen or cases
 
 

@@ -115,7 +115,7 @@ def verify(
         with interrupts.waiting():
             gathered = gather(source, selection.expression, request, defaults)
             refuse_devices_of_no_case(given.require_devices, gathered)  # a project's default holds for other specs too
-            cases = _selected(gathered.cases, selection, kept)
+            cases = _selected(gathered.cases, selection, kept, request)
         plan = _Plan(cases=cases, gathered=gathered, request=request, kept=kept, destinations=destinations, look=look)
         return _run(plan, opened, interrupts)
 
@@ -144,7 +144,7 @@ def watch_specs(
     first = None
     if selection.changed_since is not None or selection.last_failed:
         gathered = gather(specs_in(given_paths), selection.expression, request, defaults)
-        first = [case.id for case in _selected(gathered.cases, selection, kept)]
+        first = [case.id for case in _selected(gathered.cases, selection, kept, request)]
     plan = Watch(
         paths=given_paths,
         expression=selection.expression,
@@ -156,11 +156,13 @@ def watch_specs(
     return watch(plan, first)
 
 
-def _selected(cases: tuple[Case, ...], selection: opt.Selection, kept: OpenBaseline) -> tuple[Case, ...]:
+def _selected(
+    cases: tuple[Case, ...], selection: opt.Selection, kept: OpenBaseline, request: Request
+) -> tuple[Case, ...]:
     """Return the cases that --changed-since and --last-failed leave."""
     if selection.changed_since is not None:
         cases = changed_since(cases, selection.changed_since, (kept.path,) if kept.use is not Use.NONE else ())
-    return failed_before(cases) if selection.last_failed and cases else cases
+    return failed_before(cases, explore=request.explore) if selection.last_failed and cases else cases
 
 
 def _run(plan: _Plan, opened: Engine, interrupts: Interrupts) -> ExitCode:

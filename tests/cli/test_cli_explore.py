@@ -200,7 +200,8 @@ def test_last_failed_keeps_what_was_found_until_it_is_explored_again(fake, call)
     assert json.loads(Path(".gradverify/failed.json").read_text())["cases"][0]["checks"] == ["explore"]
     fake.results = [case("pool/Pool/cpu-float64", spec="specs/pool.yaml"), right]
     for _ in range(2):
-        call("run", "a.yaml", "--last-failed")
+        said = call("run", "a.yaml", "--last-failed").stderr
+        assert said == "gradverify: --last-failed: 1 case failed at other inputs; --explore tries them again\n"
         assert fake.ran == ["pool/Pool/cpu-float64"]
     fake.results = [explored(), right]
     call("explore", "a.yaml", "--last-failed")
