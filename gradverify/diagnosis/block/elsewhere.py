@@ -21,7 +21,7 @@ from gradverify.core.forward.repeatable import made_repeatable
 from gradverify.core.jacobians import investigate
 from gradverify.core.model.coordinates import flatten, total
 from gradverify.core.model.magnitudes import all_set
-from gradverify.core.model.problem import Problem, call
+from gradverify.core.model.problem import Meter, Problem, call, fresh
 from gradverify.core.model.tape import record
 from gradverify.diagnosis.naming.variables import input_and_output_values
 from gradverify.diagnosis.tuning import EQUAL_FACTORS
@@ -101,6 +101,19 @@ def outputs_at(evidence: Evidence, point: Tensor) -> Tensor | None:
     return outputs[evidence.of.coordinates].to(evidence.device).double() if len(outputs) >= evidence.of.stop else None
 
 
+def _of_one_input(problem: Problem, number: int) -> Problem:
+    """Return the problem as a function of one of its inputs, with the others fixed: it has fewer columns."""
+    inner = replace(problem, meter=Meter())  # its calls are counted by the meter of the outer one
+
+    def function(tensor: Tensor) -> dict[str, Tensor]:
+        given = [fresh(primal.tensor) for primal in problem.primals]
+        given[number] = tensor
+        return {output.name: output.tensor for output in call(inner, given)}
+
+    primal = replace(problem.primals[number], project=None, like=None)  # the inner problem applies both
+    return replace(problem, function=function, finer=None, primals=(primal,), outputs=None, output="")
+
+
 def evidence_at(evidence: Evidence, problem: Problem) -> Evidence | None:
     """Return the block of a problem at another point; None if it is not known there.
 
@@ -108,7 +121,7 @@ def evidence_at(evidence: Evidence, problem: Problem) -> Evidence | None:
     """
     settings = Settings(tolerances=Tolerances(rtol=_ANY_ERROR))
     try:
-        found = evidence_in(problem, evidence.of.name, evidence.wrt.name, settings)
+        found = evidence_in(_of_one_input(problem, evidence.wrt.tensor), evidence.of.name, evidence.wrt.name, settings)
     except GradverifyError:
         return None
     if found is None:
