@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import linecache
+import os
+import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,6 +12,7 @@ from typing import Any
 
 import torch
 
+import gradverify
 from gradverify.author.inferring.model import Question
 from gradverify.case import Case
 from gradverify.checks.contract.nodes import custom_nodes, recorded_exchanges
@@ -17,14 +21,18 @@ from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import Rejected, record, vjp
 from gradverify.deadline import Deadline
 from gradverify.errors import EvaluationError, GradverifyError
+from gradverify.result import Side
 from gradverify.run.arguments import seed_everything
 from gradverify.run.build import build
+from gradverify.run.exercised import not_exercised
 from gradverify.run.load import LoadError
 from gradverify.spec.inputs import read_input
 from gradverify.spec.readers import BadValueError
 
 _MOST_OUTPUTS = 100_000  # entries
 _SEEDS = range(6)  # at which inputs have to run
+_FORWARD, _BACKWARD, _RETURNED = 1, 2, 3  # how far a call came
+_OTHERS = tuple(f"{each.__path__[0]}{os.sep}" for each in (gradverify, torch))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,17 +41,37 @@ class Tried:
 
     ran: bool  # forward and backward ran, and their numbers are finite
     gradients: int = 0  # inputs that get one
-    without: int = 0  # tensors of numbers that get none
+    nonzero: frozenset[int] = frozenset()  # numbers of the inputs whose gradient is not zero everywhere
+    without: int = 0  # tensors of numbers that get no gradient
     fits: bool = True  # False if autograd sums a gradient that has more entries than its input
     broadcast: bool = False  # an output has more dimensions than every input
+    is_identity: bool = False  # an output is an input
+    never_ran: int = 0  # blocks of forward and backward that did not run
+    raised: bool = False  # True if forward or backward did
     finite: bool = True  # False if both ran, but not all numbers are finite
     rejected: bool = False  # autograd refuses what backward returned
     why: str = ""  # what was wrong, as a predicate
+    reached: tuple[int, int] = (0, 0)  # how far the call came, and the line that raised
 
     @property
     def score(self) -> int:
         """The higher, the more the inputs show."""
-        return self.gradients - self.without
+        return len(self.nonzero) - self.without
+
+    @property
+    def shows_all(self) -> bool:
+        """True if every tensor of numbers gets a gradient of its shape, and all of the code ran."""
+        return not self.without and self.fits and not self.never_ran
+
+    @property
+    def by_numbers(self) -> bool:
+        """True if other numbers may do better."""
+        return self.raised or not self.finite
+
+    @property
+    def has_zeros(self) -> bool:
+        """True if a gradient is zero everywhere."""
+        return len(self.nonzero) < self.gradients
 
 
 def attempt(
@@ -57,26 +85,42 @@ def attempt(
         case = _case(question, inputs, dims, dtype)
     except BadValueError as error:
         return Tried(ran=False, why=f"gradverify refused: {error}")
+    nonzero: frozenset[int] = frozenset()
     for seed in _SEEDS:
         found = _called(replace(case, seed=seed), function, limit)
         if not found.ran:
-            break
-    return found
+            return found
+        nonzero |= found.nonzero
+    return replace(found, nonzero=nonzero, never_ran=_never_ran(case, function, limit))
 
 
 def _called(case: Case, function: Any, limit: Deadline) -> Tried:
     try:
-        seed_everything(case.draw_key, case.seed)
-        problem = replace(build(case, function), deadline=limit)
-        return _differentiated(problem)
+        return _differentiated(_problem(case, function, limit))
     except KeyboardInterrupt:
         raise
     except EvaluationError as error:
-        return Tried(ran=False, why=f"{error.stage} raised {_text(error.original)}")
+        return _raised(error.stage, error.original)
     except (GradverifyError, LoadError) as error:
         return Tried(ran=False, why=f"raised {_text(error)}")
     except BaseException as error:
         return Tried(ran=False, why=f"raised {_text(error)}")
+
+
+def _raised(stage: str, error: BaseException) -> Tried:
+    part = _BACKWARD if stage == "backward" else _FORWARD
+    line = next((line for _, line in _user_lines(error)), 0)
+    return Tried(ran=False, raised=True, why=f"{stage} raised {_text(error)}", reached=(part, line))
+
+
+def _problem(case: Case, function: Any, limit: Deadline) -> Problem:
+    seed_everything(case.draw_key, case.seed)
+    return replace(build(case, function), deadline=limit)
+
+
+def _never_ran(case: Case, function: Any, limit: Deadline) -> int:
+    found = not_exercised(_problem(case, function, limit), function, case.seed)
+    return sum(each.never is Side.RUN for each in found)
 
 
 def _case(question: Question, inputs: Mapping[str, Any], dims: Mapping[str, int], dtype: str) -> Case:
@@ -105,7 +149,7 @@ def _differentiated(problem: Problem) -> Tried:
     broadcast = max(output.dim() for output in outputs) > max(each.tensor.dim() for each in problem.primals)
     with torch.no_grad(), recorded_exchanges(custom_nodes(tape)) as exchanges:
         try:
-            found = vjp(problem, tape, [torch.ones_like(output) for output in outputs])
+            found = vjp(problem, tape, [torch.randn_like(output) for output in outputs])
         except Rejected as error:
             why = f"{error.stage} raised {_text(error.original)}"
             return Tried(ran=False, broadcast=broadcast, rejected=True, why=why)
@@ -116,18 +160,27 @@ def _differentiated(problem: Problem) -> Tried:
     return Tried(
         ran=finite,
         gradients=len(gradients),
+        nonzero=frozenset(number for number, each in enumerate(found) if each is not None and bool(each.any())),
         without=len(found) - len(gradients),
         fits=not any(map(is_summed, exchanges)),
         broadcast=broadcast,
+        is_identity=any(torch.equal(output, each.tensor) for output in outputs for each in problem.primals),
         finite=finite,
         why="" if finite else "returned numbers that are not finite",
+        reached=(_RETURNED, 0),
     )
+
+
+def _user_lines(error: BaseException) -> list[tuple[str, int]]:
+    """Return the files and lines that an exception came through, without gradverify and torch, the outermost first."""
+    places = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    return [(file, line) for file, line in places if not file.startswith(_OTHERS)]
 
 
 def _text(error: BaseException) -> str:
     """Return the first line of an exception in quotes, or its type first where the text alone does not say what it is.
 
-    That is a single word, the key of a KeyError, or how the process was to exit.
+    That is a single word, the key of a KeyError, or how the process was to exit. An assertion without a text is shown.
     """
     try:
         lines = str(error).strip().splitlines()
@@ -137,4 +190,6 @@ def _text(error: BaseException) -> str:
     short = first if len(first) <= 120 else f"{first[:120]} …"
     if len(first.split()) > 1 and isinstance(error, Exception) and not isinstance(error, KeyError):
         return f"'{short}'"
+    if isinstance(error, AssertionError) and not short and (places := _user_lines(error)):
+        short = f"`{linecache.getline(*places[-1]).strip()}`"
     return f"{type(error).__name__}: {short}" if short else type(error).__name__

@@ -64,9 +64,9 @@ def kinds_of(subject: Subject) -> dict[Kind, int]:
         return {_refined(named) or Kind.TENSOR: 0, **({Kind.TENSOR: 1} if named else {})}
     if any(isinstance(each, str) for each in uses.choices):
         return {Kind.TEXT: 0}
-    if uses.listed:
-        return {Kind.TENSORS: 0, Kind.TENSOR: 1}
-    if subject.is_first and named is None:
+    if uses.listed and not uses.is_tensor and _refined(named) is None:
+        return {Kind.TENSORS: 0, Kind.TENSOR: 1} if subject.has_gradient else {Kind.SIZE: 0, Kind.TENSORS: 1}
+    if subject.is_first and named is None and (subject.has_gradient or not uses.is_tensor):
         return {Kind.TENSOR: 0, Kind.FLOAT: 3, Kind.INT: 3, Kind.TENSORS: 3, Kind.MODULE: 3}
     return _guessed(named, subject)
 
@@ -84,7 +84,10 @@ def choices_of(subject: Subject, base: Shape, table: Mapping[str, int]) -> list[
             kept = Choice(cost=2 if subject.has_gradient else 0, value=LEFT_OUT)  # a bias is better given, a mask not
             found = [kept, *(each for each in found if each.value is not None)]
     found.sort(key=lambda choice: choice.cost)
-    return found
+    cheapest: dict[str, Choice] = {}
+    for choice in found:
+        cheapest.setdefault(repr(choice.value), choice)
+    return list(cheapest.values())
 
 
 def _annotated(annotated: tuple[Kind, ...], named: Kind | None, subject: Subject) -> dict[Kind, int]:
@@ -106,12 +109,12 @@ def _refined(named: Kind | None) -> Kind | None:
 def _guessed(named: Kind | None, subject: Subject) -> dict[Kind, int]:
     if subject.has_gradient:
         rest = {Kind.TENSOR: 0, Kind.FLOAT: 2, Kind.INT: 3, Kind.TENSORS: 3, Kind.BOOL: 3}
-    elif subject.uses.is_tensor:
+    elif subject.uses.is_tensor or subject.uses.indexed:
         rest = {Kind.TENSOR: 1, Kind.INDICES: 1, Kind.MASK: 2}
     elif subject.uses.as_index:
         rest = {Kind.INDICES: 0, Kind.INT: 1, Kind.MASK: 2}
     elif subject.uses.tested:
-        rest = {Kind.BOOL: 0, Kind.INT: 1, Kind.FLOAT: 1, Kind.NONE: 2}
+        rest = {Kind.BOOL: 0, Kind.INT: 1, Kind.FLOAT: 1, Kind.SIZE: 2, Kind.NONE: 2}
     else:
         rest = {Kind.FLOAT: 1, Kind.INT: 1, Kind.BOOL: 2, Kind.TENSOR: 2, Kind.INDICES: 2, Kind.NONE: 2, Kind.MODULE: 3}
     if named is None:
@@ -139,7 +142,8 @@ def _values(kind: Kind, subject: Subject, base: Shape, table: Mapping[str, int])
     """Yield values of a kind, each with its cost."""
     if kind in _DRAWN:
         more = {"requires_grad": False} if subject.is_state else {}
-        return ((cost, {"shape": shape, **more}) for cost, shape in _of_rank(shapes_of(kind, base), subject.uses.rank))
+        rank = 1 if subject.uses.by_entry else subject.uses.rank
+        return ((cost, {"shape": shape, **more}) for cost, shape in _of_rank(shapes_of(kind, base), rank))
     sizes = [table[size] if isinstance(size, str) else size for size in base] or [1]
     whole: Mapping[Kind, Iterable[tuple[int, Any]]] = {
         Kind.INDICES: index_shapes(base, sizes),
@@ -151,7 +155,7 @@ def _values(kind: Kind, subject: Subject, base: Shape, table: Mapping[str, int])
         Kind.INT: enumerate(ints_for(subject.name, sizes)),
         Kind.BOOL: enumerate((_usual_flag(subject.name), not _usual_flag(subject.name))),
         Kind.TEXT: enumerate(words_for(subject.name, subject.uses.choices)),
-        Kind.SIZE: [(0, {"size": base}), (1, sizes[-1:]), (1, [1, 1]), (2, [2]), (2, [1]), (2, [0, 1])],
+        Kind.SIZE: [(0, {"size": base}), (1, sizes[-1:]), (1, [1, 1]), *_whole_numbers(base)],
         Kind.DTYPE: [(0, {"dtype": "case"})],
         Kind.DEVICE: [(0, {"device": "case"})],
         Kind.NONE: [(0, None)],
@@ -180,6 +184,11 @@ def _modules(sizes: list[int], table: Mapping[str, int]) -> list[tuple[int, Any]
         (1, {"factory": "torch.nn:Tanh"}),
         (1, {"factory": "torch.nn:Linear", "args": square}),
     ]
+
+
+def _whole_numbers(base: Shape) -> list[tuple[int, Any]]:
+    """Return lists of numbers or of dimensions, the first of them a permutation."""
+    return [(2, [*range(1, len(base)), 0]), (2, [2]), (2, [1]), (2, [0, 1])]
 
 
 def _usual_flag(name: str) -> bool:

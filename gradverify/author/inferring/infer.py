@@ -14,10 +14,11 @@ import torch
 from gradverify.author.inferring.attempt import Tried, attempt
 from gradverify.author.inferring.choices import Subject, kinds_of
 from gradverify.author.inferring.factories import annotated_class, factory_of
+from gradverify.author.inferring.found import Record, Success
 from gradverify.author.inferring.model import Inferred, Question, with_advice
 from gradverify.author.inferring.naming import shared_names, with_sizes
 from gradverify.author.inferring.roles import Kind
-from gradverify.author.inferring.search import Record, Success, search, unmakeable
+from gradverify.author.inferring.search import search, unmakeable
 from gradverify.author.inferring.uses import Uses, undifferentiated, uses_of
 from gradverify.deadline import Deadline, OutOfTime, deadline_in
 from gradverify.run.load import LoadError, find
@@ -158,7 +159,8 @@ def _reason(subjects: Sequence[Subject], record: Record) -> str:
     required = [each.name for each in subjects if each.parameter.default is each.parameter.empty]
     names = ", ".join(required or [each.name for each in subjects])
     common = [why for why, _ in record.errors.most_common()] or ["was never called"]
-    why = next((each for each in common if _NO_GPU in each), common[0])  # only right shapes come as far as a kernel
+    furthest = max(common, key=lambda each: record.furthest.get(each, (0, 0)))
+    why = next((each for each in common if _NO_GPU in each), furthest)  # only right shapes come as far as a kernel
     tries = "1 try" if record.tries == 1 else f"{record.tries:,} tries"
     if record.best is not None:
         return with_advice(f"could not infer {names}: {_DOUBTFUL}, in {tries}")

@@ -29,8 +29,7 @@ def floats_for(name: str) -> tuple[float, ...]:
 
 def ints_for(name: str, sizes: Sequence[int]) -> tuple[int, ...]:
     """Return whole numbers for an argument of this name: a size of the largest tensor may be meant."""
-    usual: tuple[int, ...] = _matching(name, _INTS) or (2, 1, sizes[-1], sizes[0], 0, -1, 3, 4)
-    return tuple(dict.fromkeys(usual))
+    return tuple(dict.fromkeys((*_matching(name, _INTS), 2, 1, sizes[-1], sizes[0], 0, -1, 3, 4)))
 
 
 def words_for(name: str, compared: Sequence[Any]) -> tuple[str, ...]:

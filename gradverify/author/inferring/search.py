@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
 from gradverify.author.inferring.attempt import Tried
 from gradverify.author.inferring.choices import LEFT_OUT, Choice, Subject, choices_of, kinds_of
+from gradverify.author.inferring.found import Inputs, Proposal, Record, Success, better, tensors_in
 from gradverify.author.inferring.roles import Kind
-from gradverify.author.inferring.sizes import BASES, TABLES, Shape
+from gradverify.author.inferring.sizes import BASES, TABLES, Shape, sizes_of
 
 _RANKS = (2, 1, 3, 4, 5, 0)  # of the largest tensor, in the order of trying
 _ROUNDS = (30, 300)  # tries of each number of dimensions and table of sizes
@@ -27,48 +27,9 @@ _VALUES: tuple[Mapping[str, Any], ...] = (
     {"constraint": "positive_definite"},
 )
 _DIMENSIONS = re.compile(r"(\d)\s?-?\s?(?:D\b|dim)|unpack \(expected (\d)|got (\d)\)|expected (\d)\)", re.IGNORECASE)
-Inputs = Mapping[str, Any]
+_TYPE = re.compile(r"argument '(\w+)' (?:\(position \d+\) )?must be (bool|int|float|str)\b")  # as torch says it
+_TYPES = {"bool": bool, "int": int, "float": float, "str": str}
 Try = Callable[[Inputs, Mapping[str, int]], Tried]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Success:
-    """Inputs at which forward and backward run."""
-
-    inputs: Inputs  # with sizes by name
-    table: Mapping[str, int]  # the sizes
-    base: Shape  # of the largest tensor
-    score: int
-    fits: bool  # True if every gradient has the shape of its input
-    is_whole: bool  # True if every tensor of numbers gets a gradient
-    broadcast: bool  # True if an output has more dimensions than every input
-    departs: bool  # True if some default is not kept
-
-    @property
-    def is_doubtful(self) -> bool:
-        """True if a gradient does not fit and forward broadcast its inputs: nobody may have meant these shapes."""
-        return self.broadcast and not self.fits
-
-    @property
-    def is_meant(self) -> bool:
-        """True if other numbers of dimensions need not be tried."""
-        return not self.is_doubtful and not self.departs
-
-    @property
-    def has_dimensions(self) -> bool:
-        """True if some tensor has dimensions."""
-        return any(_dimensions(self.inputs).values())
-
-
-@dataclass(slots=True, kw_only=True)
-class Record:
-    """What a search has seen. The fields change during the search."""
-
-    best: Success | None = None
-    rejected: Success | None = None  # the first with dimensions at which autograd refuses what backward returns
-    tries: int = 0
-    errors: Counter[str] = field(default_factory=Counter)
-    hints: list[int] = field(default_factory=list)  # numbers of dimensions that errors named
 
 
 def search(subjects: Sequence[Subject], attempt: Try, record: Record) -> None:
@@ -80,7 +41,9 @@ def search(subjects: Sequence[Subject], attempt: Try, record: Record) -> None:
     for limit in _ROUNDS:
         ranks = _ranks(subjects)
         for table in TABLES:
-            pending = list(ranks)
+            # Other sizes may mend idle inputs; other numbers of dimensions rarely do.
+            idle = record.best.proposal.base if record.best is not None and record.best.is_idle else None
+            pending = [rank for rank in ranks if idle in (None, BASES[rank])]
             while pending:
                 rank = next((hint for hint in record.hints if hint in pending), pending[0])
                 pending.remove(rank)
@@ -123,23 +86,23 @@ def _search_at(
     record: Record,
 ) -> None:
     """Try the likeliest combinations of choices with tensors of this shape and these sizes."""
-    choices = [choices_of(each, base, table) for each in subjects]
+    choices = [_of_type(choices_of(each, base, table), record.types.get(each.name)) for each in subjects]
     if not all(choices):
         return
-    left = limit
-    for combination in islice(_likeliest_first(choices), limit + _MORE):
+    left = limit if record.best is None or not record.best.is_idle else limit + _MORE
+    for combination in _likeliest_first(choices):
         if left <= 0:
             return
         left -= 1
-        given = {each.name: choice.value for each, choice in zip(subjects, combination, strict=True)}
-        inputs = {name: value for name, value in given.items() if value is not LEFT_OUT}
-        first = record.best is None or not record.best.is_meant
-        departs = any(choice.departs for choice in combination)
-        _try_with_values(inputs, base, table, attempt, record, departs=departs)
-        if record.best is not None and record.best.is_meant:
-            if record.best.score >= most and record.best.is_whole and record.best.fits:
-                return
-            left = _MORE if first else left
+        before = record.best
+        _try_with_values(_proposal(subjects, choices, combination, base, table), attempt, record)
+        best = record.best
+        if best is None:
+            continue
+        if best.is_meant and best.tried.score >= most and best.tried.shows_all:
+            return
+        if before is None or (best.is_likely, best.is_meant) > (before.is_likely, before.is_meant):
+            left = _MORE
 
 
 def _try_distinct_sizes(
@@ -156,13 +119,31 @@ def _try_distinct_sizes(
     ]
     distinct = Record()
     for combination in islice(_likeliest_first(choices), _MORE if all(choices) else 0):
-        given = {each.name: choice.value for each, choice in zip(subjects, combination, strict=True)}
-        inputs = {name: value for name, value in given.items() if value is not LEFT_OUT}
-        _try_with_values(inputs, base, table, attempt, distinct, departs=square.departs)
+        _try_with_values(_proposal(subjects, choices, combination, base, table), attempt, distinct)
         found = distinct.best
-        if found is not None and (found.score, found.fits) == (square.score, square.fits) and found.is_meant:
+        if found is None or not found.is_meant:
+            continue
+        if (found.tried.score, found.tried.fits) == (square.tried.score, square.tried.fits):
             record.best = found
             return
+
+
+def _proposal(
+    subjects: Sequence[Subject],
+    choices: Sequence[Sequence[Choice]],
+    combination: Sequence[Choice],
+    base: Shape,
+    table: Mapping[str, int],
+) -> Proposal:
+    given = {each.name: choice.value for each, choice in zip(subjects, combination, strict=True)}
+    other = [choice for choice, every in zip(combination, choices, strict=True) if choice is not every[0]]
+    return Proposal(
+        inputs={name: value for name, value in given.items() if value is not LEFT_OUT},
+        table=table,
+        base=base,
+        departs=any(choice.departs for choice in combination),
+        has_other_number=any(isinstance(choice.value, int) for choice in other),
+    )
 
 
 def _form(value: Any) -> Any:
@@ -172,74 +153,64 @@ def _form(value: Any) -> Any:
     return len(value["shape"]), "integers" in value, "bernoulli" in value
 
 
-def _try_with_values(
-    inputs: Inputs, base: Shape, table: Mapping[str, int], attempt: Try, record: Record, *, departs: bool
-) -> None:
-    """Try inputs; where that leads to numbers that are not finite, others in the same shapes."""
-    for values in ({}, *_VALUES):
-        varied = {name: _with_values(value, values) for name, value in inputs.items()}
-        tried = attempt(varied, table)
-        record.tries += 1
-        success = Success(
-            inputs=varied,
-            table=table,
-            base=base,
-            score=tried.score,
-            fits=tried.fits,
-            is_whole=tried.without == 0,
-            broadcast=tried.broadcast,
-            departs=departs,
-        )
-        if tried.ran:
-            record.best = _better(record.best, success)
-        if tried.rejected and not tried.broadcast and record.rejected is None:
-            record.rejected = success if success.has_dimensions else None
-        if tried.why:
-            record.errors[tried.why] += 1
-            record.hints += (hint for hint in _hinted(tried.why) if hint not in record.hints)
-        if tried.finite:
-            return
+def _try_with_values(proposal: Proposal, attempt: Try, record: Record) -> None:
+    """Try inputs; where that raises or leads to numbers that are not finite, others in the same shapes.
 
-
-def _better(best: Success | None, other: Success) -> Success:
-    """Return the inputs that were more likely meant, else those that show more, else those that need no broadcasting.
-
-    The latter have more dimensions: with fewer in the other inputs, a sum that backward leaves to autograd would not
-    show. Of two sizes, the first tried stays unless the other is more likely meant.
+    An error that other numbers did not get past is not tried with them again.
     """
-    if best is None:
-        return other
-    one, two = ((not each.is_doubtful, not each.departs) for each in (best, other))
-    if one != two:
-        return other if two > one else best
-    if (other.base, other.table) != (best.base, best.table):
-        return best
-    if other.score != best.score:
-        return other if other.score > best.score else best
-    before, after = (_dimensions(each.inputs) for each in (best, other))
-    is_larger = all(after.get(name, 0) >= dimensions for name, dimensions in before.items())
-    return other if other.fits and not best.fits and is_larger else best
+    tried = _try(proposal, attempt, record)
+    names = [name for name, value in proposal.inputs.items() if any(map(_is_plain, tensors_in(value)))]
+    obstacle = (re.sub(r"\d+", "", tried.why), tried.reached, *names)
+    if not tried.by_numbers or not names or obstacle in record.stubborn:
+        return
+    furthest = tried.reached
+    for values in _VALUES:
+        varied = {name: _with_values(value, values, proposal.table) for name, value in proposal.inputs.items()}
+        other = _try(replace(proposal, inputs=varied), attempt, record)
+        if other.ran:
+            return
+        furthest = max(furthest, other.reached)
+    if tried.raised and furthest == tried.reached:
+        record.stubborn.add(obstacle)
 
 
-def _dimensions(inputs: Inputs) -> dict[str, int]:
-    """Return the number of dimensions of each input with a shape, the largest of those in a list."""
-    shapes = {name: [each["shape"] for each in _tensors(value) if "shape" in each] for name, value in inputs.items()}
-    return {name: max(map(len, found)) for name, found in shapes.items() if found}
+def _try(proposal: Proposal, attempt: Try, record: Record) -> Tried:
+    """Try inputs once and note what came of it."""
+    tried = attempt(proposal.inputs, proposal.table)
+    success = Success(proposal=proposal, tried=tried)
+    record.tries += 1
+    if tried.ran:
+        record.best = better(record.best, success)
+    if tried.rejected and not tried.broadcast and record.rejected is None:
+        record.rejected = success if success.has_dimensions else None
+    if tried.why:
+        record.errors[tried.why] += 1
+        record.furthest[tried.why] = max(tried.reached, record.furthest.get(tried.why, tried.reached))
+        record.types |= {name: _TYPES[word] for name, word in _TYPE.findall(tried.why)}
+        record.hints += (hint for hint in _hinted(tried.why) if hint not in record.hints)
+    return tried
 
 
-def _tensors(value: Any) -> list[Mapping[str, Any]]:
-    return [each for each in (value if isinstance(value, list) else [value]) if isinstance(each, dict)]
-
-
-def _with_values(value: Any, values: Mapping[str, Any]) -> Any:
+def _with_values(value: Any, values: Mapping[str, Any], table: Mapping[str, int]) -> Any:
     if isinstance(value, list):
-        return [_with_values(each, values) for each in value]
-    return {**value, **values} if _is_plain(value) else value
+        return [_with_values(each, values, table) for each in value]
+    if not _is_plain(value) or ("constraint" in values and not _is_square(sizes_of(value["shape"], table))):
+        return value
+    return {**value, **values}
+
+
+def _is_square(sizes: Sequence[int]) -> bool:
+    return len(sizes) > 1 and sizes[-1] == sizes[-2]
 
 
 def _is_plain(value: Any) -> bool:
     """Return True for a tensor of normal numbers."""
     return isinstance(value, dict) and "shape" in value and value.keys() <= {"shape", "requires_grad"}
+
+
+def _of_type(choices: Sequence[Choice], wanted: type | None) -> Sequence[Choice]:
+    """Return the choices of a type, all if there are none."""
+    return [choice for choice in choices if type(choice.value) is wanted] or choices
 
 
 def _hinted(why: str) -> Iterator[int]:

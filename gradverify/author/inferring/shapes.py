@@ -27,7 +27,9 @@ def index_shapes(base: Shape, sizes: Sequence[int]) -> list[tuple[int, Any]]:
     if len(base) > 1:
         shapes += [(1, base[:-1], sizes[-1]), (1, base, min(sizes)), (2, last, sizes[-1]), (2, base[1:2], sizes[1])]
     shapes += [(2, (2, "m"), sizes[0]), (3, (), sizes[0])]
-    return [(cost, {"shape": shape, "integers": [0, high]}) for cost, shape, high in shapes]
+    drawn = [(cost, {"shape": shape, "integers": [0, high]}) for cost, shape, high in shapes]
+    distinct = (1, {"shape": first, "permutation": True})
+    return [*drawn[:2], distinct, *drawn[2:], (1, {"values": [0, 1, sizes[0]]})]  # the last are offsets of ragged rows
 
 
 def label_shapes(base: Shape, sizes: Sequence[int]) -> list[tuple[int, Any]]:
@@ -57,7 +59,7 @@ def _others(base: Shape) -> Iterator[Costly]:
 
 def _weights(base: Shape) -> Iterator[Costly]:
     last = base[-1:]
-    yield from ((0, last), (1, base))
+    yield (0, last)
     if len(base) > 1:
         yield from ((1, (*last, "m")), (1, ("m", *last)), (2, (*last, *last)))
     if len(base) > 2:
@@ -67,7 +69,7 @@ def _weights(base: Shape) -> Iterator[Costly]:
             (2, ("m", base[1], *(1 for _ in base[2:]))),
             (2, base[1:]),
         )
-    yield from ((2, ()), (2, (1,)), (3, base[:1]))
+    yield from ((1, base), (2, ()), (2, (1,)), (3, base[:1]))
 
 
 def _biases(base: Shape) -> Iterator[Costly]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import operator
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ class Uses:
     choices: tuple[Any, ...] = ()  # numbers and words that it is compared with
     rank: int | None = None  # number of dimensions that its shape is unpacked into
     count: int | None = None  # number of entries that it is unpacked into
+    by_entry: bool = False  # it is a tensor, and forward takes single entries of it only
+    indexed: bool = False  # brackets follow it
     as_index: bool = False  # between the brackets of something else
     saved: bool = False  # given to save_for_backward, or to a function of torch
 
@@ -48,7 +51,8 @@ def uses_of(forward: Callable[..., Any], names: Sequence[str]) -> dict[str, Uses
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in places:
             places[node.id].append(node)
-    return {name: _uses(found, above) for name, found in places.items()}
+    counters = _counters(tree)
+    return {name: _uses(found, above, counters) for name, found in places.items()}
 
 
 def undifferentiated(backward: Callable[..., Any], count: int) -> frozenset[int]:
@@ -69,7 +73,7 @@ def _tree(function: Callable[..., Any]) -> ast.AST | None:
         return None
 
 
-def _uses(places: Sequence[ast.Name], above: dict[int, ast.AST]) -> Uses:
+def _uses(places: Sequence[ast.Name], above: dict[int, ast.AST], counters: frozenset[str]) -> Uses:
     parents = [(place, above[id(place)]) for place in places]
     attributes = [parent for _, parent in parents if isinstance(parent, ast.Attribute)]
     of_tensor = frozenset(each.attr for each in attributes if _is_of_tensor(each, above))
@@ -82,6 +86,8 @@ def _uses(places: Sequence[ast.Name], above: dict[int, ast.AST]) -> Uses:
         choices=tuple(dict.fromkeys(each for _, parent in parents for each in _compared(parent))),
         rank=_first(_rank(parent, above) for _, parent in parents),
         count=_first(_unpacked(place, parent) for place, parent in parents),
+        by_entry=_is_by_entry(parents, counters),
+        indexed=any(isinstance(parent, ast.Subscript) and parent.value is place for place, parent in parents),
         as_index=any(_is_index(place, parent, above) for place, parent in parents),
         saved=any(_is_saved(place, parent) for place, parent in parents),
     )
@@ -140,6 +146,34 @@ def _names_in(target: ast.expr) -> int | None:
     if not isinstance(target, ast.Tuple | ast.List) or any(isinstance(each, ast.Starred) for each in target.elts):
         return None
     return len(target.elts)
+
+
+def _is_by_entry(parents: Sequence[tuple[ast.Name, ast.AST]], counters: frozenset[str]) -> bool:
+    """Return True if a tensor is saved, and else only measured by `len` or indexed with a number or counter."""
+    others = [parent for place, parent in parents if not _is_saved(place, parent)]
+    single = [isinstance(each, ast.Subscript) and _is_number(each.slice, counters) for each in others]
+    measured = [isinstance(each, ast.Call) and _name(each.func) == "len" for each in others]
+    return len(others) < len(parents) and any(single) and all(map(operator.or_, single, measured))
+
+
+def _is_number(index: ast.expr, counters: frozenset[str]) -> bool:
+    parts = [node for node in ast.walk(index) if isinstance(node, ast.expr)]
+    return all(
+        isinstance(each, ast.BinOp | ast.UnaryOp)
+        or (isinstance(each, ast.Name) and each.id in counters)
+        or (isinstance(each, ast.Constant) and isinstance(each.value, int))
+        for each in parts
+    )
+
+
+def _counters(tree: ast.AST) -> frozenset[str]:
+    """Return the names that count in loops over a `range`."""
+    loops = [node for node in ast.walk(tree) if isinstance(node, ast.For | ast.comprehension)]
+    return frozenset(
+        each.target.id
+        for each in loops
+        if isinstance(each.target, ast.Name) and isinstance(each.iter, ast.Call) and _name(each.iter.func) == "range"
+    )
 
 
 def _is_index(place: ast.Name, parent: ast.AST, above: dict[int, ast.AST]) -> bool:

@@ -1,0 +1,126 @@
+"""Of inputs that run, those are inferred that show most: gradients that are not zero, and code that runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.author.inferring import inferred, shapes
+
+MODULE = """
+import torch
+from torch.autograd import Function
+from torch.nn import functional
+
+
+class Euler(Function):
+    "Runs for times of one entry too, where the loops do not."
+
+    @staticmethod
+    def forward(ctx, start, w, times):
+        states = [start]
+        for i in range(len(times) - 1):
+            states.append(states[-1] + (times[i + 1] - times[i]) * (states[-1] @ w))
+        ctx.save_for_backward(w, times, *states)
+        return states[-1].clone()
+
+    @staticmethod
+    def backward(ctx, g):
+        w, times, *states = ctx.saved_tensors
+        of_w, of_times = torch.zeros_like(w), torch.zeros_like(times)
+        for i in reversed(range(len(times) - 1)):
+            step = times[i + 1] - times[i]
+            slope = (g * (states[i] @ w)).sum()
+            of_times[i + 1] += slope
+            of_times[i] -= slope
+            of_w += step * states[i].mT @ g
+            g = g + step * g @ w.mT
+        return g, of_w, of_times
+
+
+class Shuffle(Function):
+    "The identity for a factor of 1."
+
+    @staticmethod
+    def forward(ctx, x, factor: int):
+        n, c, h, w = x.shape
+        ctx.factor = factor
+        return functional.pixel_shuffle(x, factor) if c % factor**2 == 0 else x[:, :, None].squeeze(3)
+
+    @staticmethod
+    def backward(ctx, g):
+        return functional.pixel_unshuffle(g, ctx.factor), None
+
+
+class Convolution(Function):
+    "Runs for a weight of the shape of x too, where there is one place for it."
+
+    @staticmethod
+    def forward(ctx, x, weight):
+        ctx.save_for_backward(x, weight)
+        return functional.conv1d(x, weight)
+
+    @staticmethod
+    def backward(ctx, g):
+        x, weight = ctx.saved_tensors
+        of_weight = torch.einsum("bol,bclk->ock", g, x.unfold(-1, weight.shape[-1], 1))
+        return functional.conv_transpose1d(g, weight), of_weight
+
+
+class Cut(Function):
+    "Without a length, the padding in backward does not run."
+
+    @staticmethod
+    def forward(ctx, x, length=None):
+        ctx.length, ctx.size = length, x.shape[-1]
+        return x[..., :length].exp().log()
+
+    @staticmethod
+    def backward(ctx, g):
+        if ctx.length is not None:
+            g = functional.pad(g, (0, ctx.size - g.shape[-1]))
+        return g, None
+
+
+class Sign(Function):
+    "Its gradient is zero everywhere."
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.sign()
+
+    @staticmethod
+    def backward(ctx, g):
+        return torch.zeros_like(g)
+"""
+
+
+@pytest.fixture(scope="module")
+def module(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("showing") / "functions.py"
+    place.write_text(MODULE, encoding="utf-8")
+    return place
+
+
+def test_gradients_that_are_not_zero_are_preferred(module: Path) -> None:
+    start, w, times = shapes(inferred(module, "Euler"))
+    assert w == [start[-1], start[-1]]
+    assert len(times) == 1 and times[0] > 1
+
+
+def test_a_number_at_which_forward_is_not_the_identity_is_preferred(module: Path) -> None:
+    assert inferred(module, "Shuffle").inputs["factor"] > 1
+
+
+def test_a_kernel_that_moves_is_preferred(module: Path) -> None:
+    x, weight = shapes(inferred(module, "Convolution"))
+    assert weight[-1] < x[-1]
+
+
+def test_inputs_at_which_more_of_the_code_runs_are_preferred(module: Path) -> None:
+    assert "length" in inferred(module, "Cut").inputs
+
+
+def test_a_gradient_that_is_always_zero_is_inferred(module: Path) -> None:
+    assert shapes(inferred(module, "Sign")) == [[3, 4]]
