@@ -186,10 +186,15 @@ def module(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-@pytest.mark.parametrize(("name", "expected"), [("Gated", [[3, 4], [3, 4]]), ("Cell", [[3], [1]])])
-def test_every_gradient_has_the_shape_of_its_input(module: Path, name: str, expected: list[list[int]]) -> None:
-    """Both run with a second input of fewer dimensions too, and leave a sum to autograd there."""
-    assert shapes(inferred(module, name)) == expected
+def test_every_gradient_has_the_shape_of_its_input(module: Path) -> None:
+    """Gated runs with a second input of fewer dimensions too, and leaves a sum to autograd there."""
+    assert shapes(inferred(module, "Gated")) == [[3, 4], [3, 4]]
+
+
+def test_a_dimension_that_is_cut_into_parts_is_a_multiple(module: Path) -> None:
+    found = inferred(module, "Cell")
+    assert found.inputs == {"gates": {"shape": ["n", "3 * d"]}, "state": {"shape": ["n", "d"]}}
+    assert found.dims == {"n": 3, "d": 4}
 
 
 def test_a_sum_that_is_always_left_to_autograd_is_inferred(module: Path) -> None:

@@ -91,12 +91,12 @@ def attempt(
         if not found.ran:
             return found
         nonzero |= found.nonzero
-    return replace(found, nonzero=nonzero, never_ran=_never_ran(case, function, limit))
+    return replace(found, nonzero=nonzero, never_ran=_never_ran(case, function))
 
 
 def _called(case: Case, function: Any, limit: Deadline) -> Tried:
     try:
-        return _differentiated(_problem(case, function, limit))
+        return _differentiated(replace(_problem(case, function), deadline=limit))
     except KeyboardInterrupt:
         raise
     except EvaluationError as error:
@@ -113,13 +113,14 @@ def _raised(stage: str, error: BaseException) -> Tried:
     return Tried(ran=False, raised=True, why=f"{stage} raised {_text(error)}", reached=(part, line))
 
 
-def _problem(case: Case, function: Any, limit: Deadline) -> Problem:
+def _problem(case: Case, function: Any) -> Problem:
     seed_everything(case.draw_key, case.seed)
-    return replace(build(case, function), deadline=limit)
+    return build(case, function)
 
 
-def _never_ran(case: Case, function: Any, limit: Deadline) -> int:
-    found = not_exercised(_problem(case, function, limit), function, case.seed)
+def _never_ran(case: Case, function: Any) -> int:
+    """Return how many blocks of a function that ran in time did not run; without a limit, past which none is found."""
+    found = not_exercised(_problem(case, function), function, case.seed)
     return sum(each.never is Side.RUN for each in found)
 
 

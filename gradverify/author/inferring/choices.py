@@ -143,7 +143,10 @@ def _values(kind: Kind, subject: Subject, base: Shape, table: Mapping[str, int])
     if kind in _DRAWN:
         more = {"requires_grad": False} if subject.is_state else {}
         rank = 1 if subject.uses.by_entry else subject.uses.rank
-        return ((cost, {"shape": shape, **more}) for cost, shape in _of_rank(shapes_of(kind, base), rank))
+        parts = subject.uses.parts
+        cut: list[tuple[int, Shape]] = [(0, (*base[:-1], f"{parts} * {base[-1]}"))] if parts and base else []
+        shapes = [*cut, *((cost + len(cut), shape) for cost, shape in shapes_of(kind, base))]
+        return ((cost, {"shape": shape, **more}) for cost, shape in _of_rank(shapes, rank))
     sizes = [table[size] if isinstance(size, str) else size for size in base] or [1]
     whole: Mapping[Kind, Iterable[tuple[int, Any]]] = {
         Kind.INDICES: index_shapes(base, sizes),

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from gradverify.author.inferring.sizes import name_of, number_of
+
 Inputs = Mapping[str, Any]
 _SIZES = ("shape", "size")
 
@@ -24,7 +26,7 @@ def with_sizes(inputs: Inputs, table: Mapping[str, int], kept: Collection[str]) 
 
 def _names_in(value: Any) -> Iterator[str]:
     if isinstance(value, dict):
-        yield from (size for key in _SIZES for size in value.get(key, ()) if isinstance(size, str))
+        yield from (name_of(size) for key in _SIZES for size in value.get(key, ()) if isinstance(size, str))
 
 
 def _with_sizes(value: Any, table: Mapping[str, int], kept: Collection[str]) -> Any:
@@ -32,7 +34,9 @@ def _with_sizes(value: Any, table: Mapping[str, int], kept: Collection[str]) -> 
         return [_with_sizes(each, table, kept) for each in value]
     if not isinstance(value, dict):
         return value
-    sized = {
-        key: [size if size in kept else table.get(size, size) for size in value[key]] for key in _SIZES if key in value
-    }
+    sized = {key: [_with_size(size, table, kept) for size in value[key]] for key in _SIZES if key in value}
     return {**value, **sized}
+
+
+def _with_size(size: str | int, table: Mapping[str, int], kept: Collection[str]) -> str | int:
+    return size if isinstance(size, str) and name_of(size) in kept else number_of(size, table)

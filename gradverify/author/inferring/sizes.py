@@ -25,4 +25,17 @@ BASES: Mapping[int, Shape] = {
 
 def sizes_of(shape: Shape, table: Mapping[str, int]) -> list[int]:
     """Return the numbers of a shape."""
-    return [table[size] if isinstance(size, str) else size for size in shape]
+    return [number_of(size, table) for size in shape]
+
+
+def name_of(size: str) -> str:
+    """Return the name in a size such as `d` or `3 * d`."""
+    return size.rpartition(" ")[2]
+
+
+def number_of(size: str | int, table: Mapping[str, int]) -> int:
+    """Return the number of a size such as `3 * d`."""
+    if isinstance(size, int):
+        return size
+    factor, _, name = size.rpartition(" * ")
+    return int(factor or 1) * table[name]

@@ -30,6 +30,7 @@ class Uses:
     choices: tuple[Any, ...] = ()  # numbers and words that it is compared with
     rank: int | None = None  # number of dimensions that its shape is unpacked into
     count: int | None = None  # number of entries that it is unpacked into
+    parts: int | None = None  # number of equal parts that its last dimension is cut into by `chunk`
     by_entry: bool = False  # it is a tensor, and forward takes single entries of it only
     indexed: bool = False  # brackets follow it
     as_index: bool = False  # between the brackets of something else
@@ -86,6 +87,7 @@ def _uses(places: Sequence[ast.Name], above: dict[int, ast.AST], counters: froze
         choices=tuple(dict.fromkeys(each for _, parent in parents for each in _compared(parent))),
         rank=_first(_rank(parent, above) for _, parent in parents),
         count=_first(_unpacked(place, parent) for place, parent in parents),
+        parts=_first(_parts(place, parent, above) for place, parent in parents),
         by_entry=_is_by_entry(parents, counters),
         indexed=any(isinstance(parent, ast.Subscript) and parent.value is place for place, parent in parents),
         as_index=any(_is_index(place, parent, above) for place, parent in parents),
@@ -146,6 +148,16 @@ def _names_in(target: ast.expr) -> int | None:
     if not isinstance(target, ast.Tuple | ast.List) or any(isinstance(each, ast.Starred) for each in target.elts):
         return None
     return len(target.elts)
+
+
+def _parts(place: ast.Name, parent: ast.AST, above: dict[int, ast.AST]) -> int | None:
+    """Return n for `x.chunk(n, -1)` and `torch.chunk(x, n, dim=-1)`."""
+    call = above.get(id(parent)) if isinstance(parent, ast.Attribute) else parent
+    if not isinstance(call, ast.Call) or _name(call.func) != "chunk":
+        return None
+    values = [each for each in (*call.args, *(each.value for each in call.keywords)) if each is not place]
+    written = [ast.unparse(each) for each in values]
+    return int(written[0]) if len(written) == 2 and written[0].isdecimal() and written[1] == "-1" else None
 
 
 def _is_by_entry(parents: Sequence[tuple[ast.Name, ast.AST]], counters: frozenset[str]) -> bool:
