@@ -6,12 +6,14 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from gradverify.case import Case
+from gradverify.checks import gradcheck, precision
 from gradverify.checks.contract import check as contract
 from gradverify.deadline import OutOfTime
 from gradverify.exploration.attempt import (
     SUMMED,
     Attempt,
     attempt,
+    confirmed,
     entries,
     failing_like,
     looked_closer,
@@ -19,6 +21,7 @@ from gradverify.exploration.attempt import (
 )
 from gradverify.exploration.change import Base, Change
 from gradverify.exploration.inputs import tensor_at, tensor_inputs
+from gradverify.exploration.judge import Outcome
 from gradverify.exploration.proposals import values
 from gradverify.exploration.propose import AND
 from gradverify.exploration.shrink import differences, shrink, with_smaller_sizes
@@ -41,7 +44,7 @@ def failure(base: Base, number: int, change: Change, found: Attempt) -> Discover
     """Return the discovery if the check confirms it, at the smallest inputs that still fail.
 
     A tensor in place of None may be a constant. If backward has no gradient for it, that is a question, as is what the
-    check cannot decide. What the contract finds at the inputs as written too is no discovery.
+    check cannot decide. What the contract finds at the inputs as written too is no discovery, nor is rounding.
     """
     found = _affordable(base, found)
     result = looked_closer(base, found)
@@ -49,7 +52,7 @@ def failure(base: Base, number: int, change: Change, found: Attempt) -> Discover
         why = next((f.message for f in result.findings if f.verdict is Verdict.INCONCLUSIVE), result.message)
         message = f"the gradient seems wrong, but {result.check} cannot tell: {why}"
         return _question(base, number, change, found, message)
-    if result is None or result.verdict is not Verdict.FAIL:
+    if result is None or result.verdict is not Verdict.FAIL or _is_rounding(base, found):
         return None
     wrong = [finding for finding in result.findings if finding.verdict is Verdict.FAIL]
     new = tensor_inputs(found.case).keys() - tensor_inputs(base.case).keys()
@@ -76,6 +79,17 @@ def failure(base: Base, number: int, change: Change, found: Attempt) -> Discover
         message=next((f.message for f in shown.findings if f.verdict is Verdict.FAIL), shown.message),
         checks=(shown,),
     )
+
+
+def _is_rounding(base: Base, found: Attempt) -> bool:
+    """Return True if a gradient in lower precision than written is as accurate as its dtype allows, and else right."""
+    if found.problem is None or found.check != gradcheck.NAME or found.case.dtype == base.case.dtype:
+        return False
+    wide = attempt(base, replace(found.case, dtype=base.case.dtype))
+    is_right = wide.judged.outcome is Outcome.RIGHT or (
+        wide.judged.outcome is Outcome.SUSPECT and confirmed(base, wide) is None
+    )
+    return is_right and base.tools.check(found.case, found.problem, precision.NAME).verdict is Verdict.PASS
 
 
 def _question(base: Base, number: int, change: Change, found: Attempt, message: str) -> Discovery:

@@ -332,37 +332,6 @@ def test_quick_variation_of_a_forward_that_rejects_float64_is_no_stair(factor: f
         assert gradcheck(wrong, normal(1, seed=seed, scale=2.0, dtype=torch.float32)).verdict is Verdict.FAIL
 
 
-def attention(factor: float) -> type[torch.autograd.Function]:
-    """Return attention whose backward computes the weights anew, with the gradient of the scores times a factor."""
-
-    class Attention(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            scores = q @ k.mT / 2
-            total = scores.logsumexp(-1, keepdim=True)
-            output = (scores - total).exp() @ v
-            ctx.save_for_backward(q, k, v, output, total)
-            return output
-
-        @staticmethod
-        @torch.autograd.function.once_differentiable
-        def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
-            q, k, v, output, total = ctx.saved_tensors
-            weights = (q @ k.mT / 2 - total).exp()
-            of_scores = weights * (grad @ v.mT - (grad * output).sum(-1, keepdim=True)) * factor / 2
-            return of_scores @ k, of_scores.mT @ q, weights.mT @ grad
-
-    return Attention
-
-
-@pytest.mark.parametrize(("factor", "verdict"), [(1.0, Verdict.INCONCLUSIVE), (1.5, Verdict.FAIL)])
-def test_large_scores_of_attention_do_not_fail_although_weights_are_mostly_rounding(
-    factor: float, verdict: Verdict
-) -> None:
-    q, k, v = (normal(2, 5, 4, dtype=torch.float32, seed=seed, scale=20.0) for seed in range(3))
-    assert gradcheck(attention(factor).apply, q, k, v).verdict is verdict
-
-
 def test_output_that_is_mostly_rounding_in_float32_does_not_fail() -> None:
     def backward(grad: Tensor, x: Tensor) -> Tensor:
         return grad * torch.special.i1e(x) / torch.special.i0e(x)

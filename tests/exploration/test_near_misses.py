@@ -18,6 +18,28 @@ def pool(x: Tensor, size: int) -> Tensor:
     return functional.max_pool1d(x, size)
 
 
+def seeded(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+class Attention(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        scores = q @ k.mT / 2
+        total = scores.logsumexp(-1, keepdim=True)
+        output = (scores - total).exp() @ v
+        ctx.save_for_backward(q, k, v, output, total)
+        return output
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
+        q, k, v, output, total = ctx.saved_tensors
+        weights = (q @ k.mT / 2 - total).exp()
+        of_scores = weights * (grad @ v.mT - (grad * output).sum(-1, keepdim=True)) / 2
+        return of_scores @ k, of_scores.mT @ q, weights.mT @ grad
+
+
 RIGHT: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "relu": (lambda x: x.relu(), (points(5),)),
     "clamp": (lambda x, low, high: x.clamp(low, high), (points(5), -0.5, 1.0)),
@@ -87,3 +109,9 @@ def test_output_that_does_not_depend_on_an_argument_is_right() -> None:
     right = saving(lambda x, _: x.sin(), lambda grad, x, _: grad * x.cos())
     found = gradverify.explore(right, (points(3), 2.0), budget=60)
     assert found.failures == () and found.questions == ()
+
+
+def test_gradient_in_float32_that_is_as_accurate_as_its_dtype_allows_is_right() -> None:
+    inputs = tuple(4 * torch.randn(2, 5, 4, dtype=torch.float64, generator=seeded(seed)) for seed in range(3))
+    found = gradverify.explore(Attention, tuple(each.requires_grad_() for each in inputs), checks=("gradcheck",))
+    assert found.failures == ()

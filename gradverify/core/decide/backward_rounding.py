@@ -111,8 +111,8 @@ def _up_to_low_precision(context: JudgingContext, chosen: Tensor, judged: Judged
     """Excuse claims in low precision if the same backward is right in float64.
 
     Either the error is small and rounding on the way explains it; or the claim lies between those in float64 at points
-    within backward's rounding of the inputs, as that of another branch does. Larger errors that rounding explains
-    become undetermined, and those that do not exceed the scatter of the claims' errors at these points, right or not.
+    within backward's rounding of the inputs, as that of another branch does. Errors that do not exceed the scatter of
+    the claims' errors at these points become undetermined, right or not.
     """
     wrong = judged.code == Code.MISMATCH
     groups, claimed, numeric = _group_rows(context, chosen, wrong), context.claimed[chosen], judged.numeric
@@ -130,14 +130,13 @@ def _up_to_low_precision(context: JudgingContext, chosen: Tensor, judged: Judged
         return judged
     nearby = at(_opposite_displacements(context, [INPUT_EPS * context.sampled.eps] * NEARBY_POINTS))
     in_float64, differences = (torch.cat(both) for both in zip((in_float64, differences), nearby, strict=True))
-    explained = right
-    if any_set(right):
-        units = (judged.error * (_EPS / context.sampled.eps)).masked_fill(~right, torch.inf)
-        explained = right & (units <= SUM_UNITS * _rounding_of(context, chosen, in_double, groups, units))
-    small = explained & (judged.error <= small_error(context.sampled.eps, context.claimed))
+    small = right & (judged.error <= small_error(context.sampled.eps, context.claimed))
+    if any_set(small):
+        units = (judged.error * (_EPS / context.sampled.eps)).masked_fill(~small, torch.inf)
+        small &= units <= SUM_UNITS * _rounding_of(context, chosen, in_double, groups, units)
     low, high = in_float64.amin(dim=0), in_float64.amax(dim=0)
     branch = right & (claimed >= low - judged.allowed) & (claimed <= high + judged.allowed)
-    scatters = explained | (wrong & (judged.error <= ALIKE * (differences.amax(dim=0) - differences.amin(dim=0))))
+    scatters = wrong & (judged.error <= ALIKE * (differences.amax(dim=0) - differences.amin(dim=0)))
     rules = [(scatters, Reason.BACKWARD_NOISE), (branch, Reason.OTHER_BRANCH), (small, Reason.FLOAT64_BACKWARD)]
     allowed = torch.where(small | branch, torch.maximum(judged.allowed, judged.error), judged.allowed)
     bar = torch.where(scatters, judged.error, judged.bar)
