@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -64,17 +64,23 @@ def shrink(base: Base, case: Case, fails: Fails) -> Case:
     """Return a smaller case that fails: fewer changes, then smaller sizes, then rounder numbers."""
     state = _Shrinking(base=base, case=frozen(case, base.tools), fails=fails)
     written = frozen(base.case, base.tools)
-    for name, given in written.inputs.items():
-        state.take(with_input, name, given)
-    state.take(lambda case: replace(case, init=written.init))
+    _put_back(state, written, written.inputs)
     if state.case.dtype != written.dtype:
         state.take(lambda case: replace(case, dtype=written.dtype))
     _smaller(state)
+    _put_back(state, written, plain_inputs(written, {}).keys() & written.inputs.keys())  # which sizes may have needed
     _simpler(state)
     for path, given in tensor_inputs(state.case).items():
         if given.constraint is not None:
             state.take(with_tensor, path, tensor_at(state.case, path, base.tools))  # as they are used
     return state.case
+
+
+def _put_back(state: _Shrinking, written: Case, names: Iterable[str]) -> None:
+    """Give inputs, and the arguments of a constructor, the values that were written."""
+    for name in names:
+        state.take(with_input, name, written.inputs[name])
+    state.take(lambda case: replace(case, init=written.init))
 
 
 def with_smaller_sizes(base: Base, case: Case, fails: Fails) -> Case:

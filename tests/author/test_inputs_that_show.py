@@ -83,6 +83,18 @@ class Cut(Function):
         return g, None
 
 
+class Listed(Function):
+    "For a list of tensors, autograd never calls its backward."
+
+    @staticmethod
+    def forward(ctx, x):
+        return x
+
+    @staticmethod
+    def backward(ctx, g):
+        raise RuntimeError("start the other processes first")
+
+
 class Sign(Function):
     "Its gradient is zero everywhere."
 
@@ -124,3 +136,7 @@ def test_inputs_at_which_more_of_the_code_runs_are_preferred(module: Path) -> No
 
 def test_a_gradient_that_is_always_zero_is_inferred(module: Path) -> None:
     assert shapes(inferred(module, "Sign")) == [[3, 4]]
+
+
+def test_inputs_at_which_backward_is_never_called_do_not_count(module: Path) -> None:
+    assert "start the other processes first" in inferred(module, "Listed").reason

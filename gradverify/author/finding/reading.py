@@ -9,10 +9,12 @@ from dataclasses import dataclass
 
 from gradverify.author.finding.model import Parameters
 
-# A module that mentions none of these, and derives no class from a Function, defines no function with a gradient.
-_MENTIONS = re.compile(
-    r"\b(autograd|Function|custom_op|triton_op|Library|register_autograd|torch\.ops|load_library|cpp_extension|_C)\b"
-)
+# A module whose code has none of these names, and no class of a Function, defines no function with a gradient.
+_NAMES = frozenset({
+    "Function", "custom_op", "triton_op", "Library", "register_autograd", "load_library", "cpp_extension", "_C",
+    "torch.ops",
+})  # fmt: skip
+_OF_TORCH = frozenset({"aten", "higher_order", "prim", "prims", "quantized"})  # namespaces of torch.ops
 _NAMESPACES = re.compile(r"""torch\.ops\.(\w+)|['"](\w+)::\w|Library\(\s*['"](\w+)['"]|load_library\(.*?(\w+)['"]""")
 _OPERATOR_DECORATORS = ("custom_op", "triton_op")
 
@@ -31,7 +33,7 @@ class Text:
     """The text of a module that may define functions with a gradient."""
 
     tree: ast.Module | None  # None if it cannot be parsed
-    mentions: bool  # True if it mentions anything that makes such functions
+    mentions: bool  # True if its code names anything that makes such functions, or cannot be parsed
     namespaces: frozenset[str]  # of operators that it mentions
 
 
@@ -44,7 +46,7 @@ def read_module(path: str) -> Text:
         tree: ast.Module | None = ast.parse(data)
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         source, tree = _text_of(path), None
-    return Text(tree=tree, mentions=bool(_MENTIONS.search(source)), namespaces=_namespaces(source))
+    return Text(tree=tree, mentions=tree is None or _names_any(tree), namespaces=_namespaces(source))
 
 
 def namespaces_in(path: str) -> frozenset[str]:
@@ -66,6 +68,26 @@ def written_functions(text: Text, bases: frozenset[str]) -> tuple[Written, ...]:
 def function_classes(texts: Iterable[Text]) -> frozenset[str]:
     """Return the names of `Function` and of every class derived from it."""
     return _function_classes(text.tree for text in texts)
+
+
+def _names_any(tree: ast.Module) -> bool:
+    """True if code names anything that makes functions with a gradient; comments and strings do not count."""
+    return any(not _NAMES.isdisjoint(_names_in(node)) for node in ast.walk(tree))
+
+
+def _names_in(node: ast.AST) -> Iterable[str]:
+    """Return the names that one node adds to a text: `torch.ops` for a namespace of it that is not torch's own."""
+    if isinstance(node, ast.Name):
+        return (node.id,)
+    if isinstance(node, ast.Attribute):
+        owner = ast.unparse(node.value) if node.attr in _NAMES or _last(node.value) == "ops" else ""
+        if owner == "torch.ops":
+            return () if node.attr in _OF_TORCH else ("torch.ops",)
+        return () if owner == "torch" else (node.attr,)
+    if isinstance(node, ast.ImportFrom):
+        module = node.module or ""
+        return () if module.partition(".")[0] == "torch" else module.split(".")
+    return node.name.split(".") if isinstance(node, ast.alias) and node.name.partition(".")[0] != "torch" else ()
 
 
 def _namespaces(source: str) -> frozenset[str]:

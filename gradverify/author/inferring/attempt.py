@@ -96,7 +96,7 @@ def attempt(
 
 def _called(case: Case, function: Any, limit: Deadline) -> Tried:
     try:
-        return _differentiated(replace(_problem(case, function), deadline=limit))
+        return _differentiated(replace(_problem(case, function), deadline=limit), function)
     except KeyboardInterrupt:
         raise
     except EvaluationError as error:
@@ -138,13 +138,15 @@ def _case(question: Question, inputs: Mapping[str, Any], dims: Mapping[str, int]
     )
 
 
-def _differentiated(problem: Problem) -> Tried:
+def _differentiated(problem: Problem, function: Any) -> Tried:
     if not problem.primals:
         return Tried(ran=False, why="has no tensor of numbers among these inputs")
     tape = record(problem)
     outputs = [output.tensor for output in tape.outputs]
     if not any(output.requires_grad for output in outputs):
         return Tried(ran=False, why="returned no tensor with a gradient")
+    if isinstance(function, type) and issubclass(function, torch.autograd.Function) and not custom_nodes(tape):
+        return Tried(ran=False, why="returned tensors that autograd does not differentiate by its backward")
     if not 0 < sum(output.numel() for output in outputs) <= _MOST_OUTPUTS:
         return Tried(ran=False, why="returned no entries, or too many")
     broadcast = max(output.dim() for output in outputs) > max(each.tensor.dim() for each in problem.primals)

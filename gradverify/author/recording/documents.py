@@ -120,7 +120,7 @@ def _input(group: Group, name: str, argument: SeenArgument, plan: Plan) -> Any:
     if isinstance(argument, SeenTensor):
         return _tensor(group, name, plan)
     if isinstance(argument, SeenList):
-        return [_tensor(group, f"{name}[{number}]", plan) for number in range(len(argument.items))]
+        return [_input(group, f"{name}[{number}]", item, plan) for number, item in enumerate(argument.items)]
     if isinstance(argument, SeenSize):
         return {"size": [plan.named.entries[name, axis] for axis in range(len(argument.size))]}
     return argument.value if isinstance(argument, SeenPlain) else None

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gradverify.author.recording.documents import document_of, first_plan, remarks_of
+from gradverify.author.recording.documents import as_draft, document_of, first_plan, remarks_of
 from gradverify.author.recording.drawn import real_values, truth_values, whole_values
 from gradverify.author.recording.groups import Group, grouped, why_no_word
 from gradverify.author.recording.notes import (
@@ -263,3 +263,12 @@ def test_reasons_for_drafts() -> None:
         "`xs` holds tensors and other values, which a spec cannot describe together"
     )
     assert why_no_word(group_of(signature(xs=SeenList(items=(tensor(3), tensor(3)))))) == ""
+
+
+def test_tensors_beside_other_values_are_a_draft() -> None:
+    mixed = SeenList(items=(tensor(), SeenPlain(value="super")))
+    group = group_of(signature(x=tensor(3), p=mixed))
+    plan = as_draft(first_plan(group, "ops:F"), why_no_word(group))
+    document = document_of(group, plan)
+    assert "holds tensors and other values" in document["draft"]
+    assert document["inputs"]["p"][1] == "super"
