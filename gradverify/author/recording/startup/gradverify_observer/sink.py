@@ -15,7 +15,7 @@ from gradverify_observer.describe import tensors_in
 from gradverify_observer.statistics import statistics
 from gradverify_observer.subjects import Subject
 
-FIRST = 20  # calls of one signature whose values are looked at; later ones are counted
+FIRST = 20  # calls of one signature whose values are looked at; of later ones, those numbered by a power of two
 MOST_SIGNATURES = 300  # of one subject; calls with others are counted
 _FLUSH = 0.5  # seconds between the writing of counts
 _LARGEST_KEPT = 2**20  # bytes of a tensor that is kept
@@ -61,7 +61,8 @@ class Sink:
                 self._subjects[home] = self._subjects.get(home, 0) + 1
                 head = {"signature": number, "subject": subject.home, "call": call, "other": key == home}
                 self._write({**head, "places": places})
-            if count <= FIRST and given and not _is_capturing():
+            is_looked_at = count <= FIRST or count & (count - 1) == 0
+            if is_looked_at and given and not _is_capturing():
                 self._write(self._seen(number, count, given))
             else:
                 self._unwritten[number] = self._unwritten.get(number, 0) + 1
