@@ -8,7 +8,7 @@ import importlib.util
 import sys
 from collections.abc import Callable
 from functools import partial
-from itertools import takewhile
+from itertools import accumulate, takewhile
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -78,21 +78,23 @@ _broken_packages: dict[tuple[str, ...], LoadError] = {}  # by name, and the fold
 
 
 def _from_name(name: str) -> ModuleType:
-    package = name.partition(".")[0]
-    known = (package, *sys.path)
-    if known in _broken_packages and package not in sys.modules:
-        # What it had imported before it raised is there. For that, Python would not import the package again.
-        raise _broken_packages[known]
+    packages = list(accumulate(name.split("."), "{}.{}".format))
+    for package in packages:
+        known = (package, *sys.path)
+        if known in _broken_packages and package not in sys.modules:
+            # What it had imported before it raised is there. For that, Python would not import the package again.
+            raise _broken_packages[known]
     try:
         module: ModuleType = _imported(lambda: importlib.import_module(name), name)
         return module
     except LoadError as error:
-        if package not in sys.modules and error.problem.absence is Absence.RAISED:
-            _broken_packages[known] = error
         cause = error.__cause__
         absent = cause.name if isinstance(cause, ModuleNotFoundError) else None
         if absent is not None and (name == absent or name.startswith(f"{absent}.")):
             raise LoadError(_missing_problem(_no_module(absent), (), "")) from cause
+        broken = next((package for package in packages if package not in sys.modules), "")
+        if broken:
+            _broken_packages[broken, *sys.path] = error
         raise
 
 

@@ -201,16 +201,22 @@ def test_a_file_of_a_package_that_lacks_another_one_is_told_nothing_about_its_ow
     assert problem_of(target("f", tmp_path / "user.py")).message.endswith("(user.py:1)")
 
 
+@pytest.mark.parametrize(
+    "broken", ["from .inner.one import not_there", "from .inner import one\nimport not_installed_xyz"]
+)
+@pytest.mark.parametrize("above", ["", "space_xyz/"])
 def test_package_that_cannot_be_imported_fails_for_every_target(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    broken: str, above: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    inner = tmp_path / "halfway_xyz" / "inner"
+    package = f"halfway_{len(broken)}_{len(above)}"
+    inner = tmp_path / above / package / "inner"
     inner.mkdir(parents=True)
-    (inner.parent / "__init__.py").write_text("from .inner.one import not_there\n")
+    (inner.parent / "__init__.py").write_text(f"{broken}\n")
     for file in ("__init__.py", "one.py", "two.py"):
         (inner / file).write_text("def f(x):\n    return x\n")
     monkeypatch.chdir(tmp_path)
-    wanted = [Target(module=f"halfway_xyz.inner.{name}", name="f", written=name) for name in ("one", "two", "two")]
+    module = f"{above.replace('/', '.')}{package}.inner"
+    wanted = [Target(module=f"{module}.{name}", name="f", written=name) for name in ("one", "two", "two")]
     with importable(wanted[0]):
         for each in wanted:  # whatever was imported on the way does not hide it
             assert problem_of(each).absence is Absence.RAISED
