@@ -39,6 +39,8 @@ def first_explaining(entries: BlockEntries, cause: str, candidates: Iterator[Arr
 
     Many are compared together with a sample of the wrong entries, and those that fit one by one with all entries.
     """
+    if not entries.may_be_rearranged:
+        return None
     rows, columns = (torch.arange(size, device=entries.block.device) for size in entries.numeric.shape)
     everywhere = (rows.unsqueeze(1), columns.unsqueeze(0))
     while batch := list(islice(candidates, _AT_ONCE)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, cached_property, partial
 
 import torch
 from torch import Tensor
@@ -56,7 +56,7 @@ class Ratio:
     accuracy: float  # relative
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class BlockEntries:
     """Claimed and numeric entries of a block, with masks and tolerances; entries left out are 0 and not wrong."""
 
@@ -85,6 +85,16 @@ class BlockEntries:
     def claims_nothing(self) -> bool:
         """True if every claim is zero."""
         return not bool((self.block.claimed != 0).any())
+
+    @cached_property
+    def may_be_rearranged(self) -> bool:
+        """True if most sampled wrong claims equal some numeric entry or zero, as they do in every arrangement."""
+        claimed = self.claimed[self.sampled_wrong]
+        values = torch.cat([self.numeric.flatten(), claimed.new_zeros(1)]).sort().values
+        above = torch.searchsorted(values, claimed).clamp(max=len(values) - 1)
+        near = torch.stack([values[above], values[(above - 1).clamp(min=0)]])
+        nearest = near.gather(0, (near - claimed).abs().argmin(0, keepdim=True))
+        return bool(fits_sampled_wrong(self, nearest.squeeze(0)))
 
     def ratio(self) -> Ratio | None:
         """Return the median of claimed / numeric over the wrong entries; None if most nonzero entries are right."""
