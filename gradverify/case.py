@@ -188,6 +188,7 @@ class ListInput:
     items: tuple[Any, ...]  # of TensorInput; a list of tensors
 
 
+INIT = "init."  # before the name of an argument of an nn.Module's constructor
 Input = TensorInput | Literal | DtypeArgument | SizeArgument | TupleArgument | DeviceArgument | ListInput
 
 

@@ -108,10 +108,11 @@ def _why_illegal(base: Base, case: Case, problem: Problem, rules: Sequence[Rule]
 
 def _is_near_singular(base: Base, problem: Problem) -> bool:
     """Return True if an input is close to a singular matrix, and forward inverts or decomposes matrices."""
-    if is_well_conditioned(problem):
+    try:
+        _, seen = watch(lambda: record(problem), base.tools.functions)
+    except EvaluationError:  # a random forward may raise now and then
         return False
-    _, seen = watch(lambda: record(problem), base.tools.functions)
-    return uses_matrices(seen.operators)
+    return uses_matrices(seen.operators) and not is_well_conditioned(problem)
 
 
 def _judge(base: Base, check: str, case: Case, problem: Problem) -> Judged:

@@ -23,9 +23,8 @@ from gradverify.exploration.change import Base, Change
 from gradverify.exploration.inputs import tensor_at, tensor_inputs
 from gradverify.exploration.judge import Outcome
 from gradverify.exploration.proposals import values
-from gradverify.exploration.propose import AND
 from gradverify.exploration.shrink import differences, shrink, with_smaller_sizes
-from gradverify.result import CheckResult, Discovery, Finding, Grade, Verdict
+from gradverify.result import CheckResult, Discovery, ElementVerdict, Finding, Grade, Verdict
 
 _NO_GRADIENT = "GV102"
 _OF_CONTRACT = ("GV3", "GV4", "GV5")
@@ -48,9 +47,8 @@ def failure(base: Base, number: int, change: Change, found: Attempt) -> Discover
     """
     found = _affordable(base, found)
     result = looked_closer(base, found)
-    if result is not None and result.verdict is Verdict.INCONCLUSIVE:
-        why = next((f.message for f in result.findings if f.verdict is Verdict.INCONCLUSIVE), result.message)
-        message = f"the gradient seems wrong, but {result.check} cannot tell: {why}"
+    if result is not None and not change.far and (open_finding := _undetermined(result)) is not None:
+        message = f"the gradient may be wrong, but {result.check} cannot tell: {open_finding.message}"
         return _question(base, number, change, found, message)
     if result is None or result.verdict is not Verdict.FAIL or _is_rounding(base, found):
         return None
@@ -63,7 +61,8 @@ def failure(base: Base, number: int, change: Change, found: Attempt) -> Discover
         wanted -= base.broken() | {SUMMED}
         if not wanted:
             return None
-    small = shrink(base, found.case, failing_like(base, wanted, found.check))
+    fails = failing_like(base, wanted, found.check)
+    small = shrink(base, found.case, lambda case: fails(case) and not _is_rounding(base, attempt(base, case)))
     wide = _diagnosed(base, found.case, found.check)
     shown = _diagnosed(base, small, found.check)
     shown = (wide or result) if shown is None else shown if wide is None else _with_causes_of(shown, wide)
@@ -79,6 +78,17 @@ def failure(base: Base, number: int, change: Change, found: Attempt) -> Discover
         message=next((f.message for f in shown.findings if f.verdict is Verdict.FAIL), shown.message),
         checks=(shown,),
     )
+
+
+def _undetermined(result: CheckResult) -> Finding | None:
+    """Return the first finding of an inconclusive result that leaves an entry open, where forward does not jump."""
+    if result.verdict is not Verdict.INCONCLUSIVE:
+        return None
+    for finding in result.findings:
+        verdicts = {element.verdict for element in finding.elements}
+        if finding.verdict is Verdict.INCONCLUSIVE and ElementVerdict.UNDETERMINED in verdicts:
+            return finding
+    return None
 
 
 def _is_rounding(base: Base, found: Attempt) -> bool:
@@ -103,19 +113,15 @@ def is_same(one: Discovery, other: Discovery) -> bool:
     """Return True if two discoveries are one mistake.
 
     They are at the same inputs, or name the same cause in the same block. If one has no cause, the same input has
-    changed, and the same blocks are wrong; but other texts and flags may show other mistakes. Of pairs of changes, one
-    is the same, and the same blocks are wrong.
+    changed, and the same blocks are wrong; but other texts and flags may show other mistakes.
     """
     if (one.inputs == other.inputs) if one.inputs else (one.changes == other.changes):
-        return True
-    halves, others_halves = (set(each.changes[0].split(AND)) for each in (one, other))
-    if min(len(halves), len(others_halves)) > 1 and halves & others_halves and _blocks(one) == _blocks(other):
         return True
     causes, others = _causes(one), _causes(other)
     if causes and others:
         return causes == others
     says, also = (each.message.partition(", but ")[0] for each in (one, other))
-    return _changed(one) == _changed(other) and (_blocks(one) == _blocks(other) if one.checks else says == also)
+    return _changed(one) == _changed(other) and (blocks_of(one) == blocks_of(other) if one.checks else says == also)
 
 
 def _changed(found: Discovery) -> str:
@@ -153,7 +159,7 @@ def _with_causes_of(small: CheckResult, wide: CheckResult) -> CheckResult:
         if other.cause not in (None, _PLACE) and _why(other) != _why(finding):
             message = f"{says}\n{_why(other)} (before the inputs were made small)"
             finding = replace(finding, cause=other.cause, message=message)
-        elif other.cause in (None, _PLACE) and finding.total <= _FEW:
+        elif other.cause in (None, _PLACE) and finding.cause != _PLACE and finding.total <= _FEW:
             finding = replace(finding, cause=None, message=says)
         findings.append(finding)
     return replace(small, findings=tuple(findings))
@@ -177,12 +183,12 @@ def _phrases(base: Base, change: Change, small: Case) -> tuple[str, ...]:
     before = {path: tensor_at(base.case, path, base.tools) for path in tensor_inputs(base.case)}
     after = {path: tensor_at(small, path, base.tools) for path in tensor_inputs(small)}
     found = differences(base.case, small, before, after)
-    if change.kind in ("arguments", "sizes", "rank", "layout") and found:
+    if (change.kind in ("arguments", "sizes", "rank", "layout") or change.size is not None) and found:
         return found
     return (change.phrase, *(phrase for phrase in found if phrase not in change.phrase))
 
 
-def _blocks(found: Discovery) -> set[tuple[str | None, ...]]:
+def blocks_of(found: Discovery) -> set[tuple[str | None, ...]]:
     """Return what is wrong, by code, output and input."""
     failing = [each for check in found.checks for each in check.findings if each.verdict is Verdict.FAIL]
     return {(finding.code, finding.of, finding.wrt) for finding in failing}

@@ -42,7 +42,7 @@ def _tested_for_none(functions: Sequence[FunctionType]) -> Iterator[str]:
         code = code_of(function)
         assert code is not None, "with_called returns only what has code"
         for each in nested(code):
-            steps = list(dis.get_instructions(each))
+            steps = [step for step in dis.get_instructions(each) if step.opname != "EXTENDED_ARG"]
             for name, test, after in zip(steps, steps[1:], steps[2:], strict=False):
                 is_test = test.opname.endswith("NONE") or (test.argval is None and after.opname == "IS_OP")
                 if name.opname.startswith(("LOAD_FAST", "LOAD_DEREF")) and is_test:

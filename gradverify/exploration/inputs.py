@@ -10,13 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gradverify.case import Case, Input, ListInput, Literal, TensorInput, TupleArgument, Values
+from gradverify.case import INIT, Case, Input, ListInput, Literal, TensorInput, TupleArgument, Values
 from gradverify.exploration.tools import Tools
 from gradverify.sampling.dtypes import dtype_named
 from gradverify.sampling.literals import literal_tensor
 
 _ITEM = re.compile(r"(.*)\[(\d+)\]")  # path of a tensor in a list: xs[1]
-INIT = "init."  # before the name of an argument of a module's constructor
 
 
 def tensor_inputs(case: Case) -> dict[str, TensorInput]:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from gradverify.exploration.change import Base, Change
 from gradverify.exploration.proposals import arguments, indices, memory, sizes, values
 
-AND = " with "  # between the phrases of two changes
 KINDS: tuple[Callable[[Base], Iterator[Change]], ...] = (
     arguments.proposals,
     values.at_constants,
@@ -36,12 +35,18 @@ def proposals(base: Base) -> Iterator[Change]:
 
 
 def pairs(first: Change, second: Change) -> Change:
-    """Return the change that makes two changes, one after the other."""
+    """Return the change that makes two changes, one after the other.
+
+    The contract has been asked for the first alone, unless that was not legal without the sizes of the second.
+    """
     return Change(
         kind="pairs",
-        phrase=f"{first.phrase}{AND}{second.phrase}",
+        phrase=f"{first.phrase} with {second.phrase}",
         apply=lambda case: second.apply(first.apply(case)),
         names=tuple(dict.fromkeys((*first.names, *second.names))),
         rules=(*first.rules, *second.rules),
+        arguments=tuple(each.phrase for each in (first, second) if each.kind == arguments.KIND),
+        size=second.size if first.size is None else first.size,
+        other_code=first.other_code and second.kind == sizes.SIZES,
         far=first.far or second.far,
     )

@@ -16,7 +16,7 @@ from gradverify.checks.contract import check as contract
 from gradverify.deadline import OutOfTime, deadline_in
 from gradverify.exploration.attempt import Attempt, attempt, broken_as_written, checks_of, looked_closer
 from gradverify.exploration.change import Base, Change, Watching
-from gradverify.exploration.discover import failure, is_same, question
+from gradverify.exploration.discover import blocks_of, failure, is_same, question
 from gradverify.exploration.exercised.uncovered import uncovered
 from gradverify.exploration.exercised.watch import watch
 from gradverify.exploration.exercised.watched import Watched, merge
@@ -274,8 +274,11 @@ def _note(
         return False
     alike = [k for k, other in enumerate(state.discoveries) if other.grade is discovery.grade]
     same = next((k for k in alike if is_same(state.discoveries[k], discovery)), None)
+    # One mistake shows in many pairs with the argument that it needs.
+    in_pairs: list[_Key] = [("pair", each, frozenset(blocks_of(discovery))) for each in change.arguments]
+    same = next((state.known[each] for each in in_pairs if each in state.known), same)
     if same is None and len(alike) < _MOST_DISCOVERIES:
-        state.known[key] = len(state.discoveries)
+        state.known |= dict.fromkeys([key, *in_pairs], len(state.discoveries))
         state.discoveries.append(discovery)
         return True
     state.known[key] = alike[-1] if same is None else same

@@ -75,11 +75,17 @@ def uses_matrices(operators: frozenset[str]) -> bool:
 
 
 def is_well_conditioned(problem: Problem) -> bool:
-    """Return True if no differentiated input of two or more dimensions is close to a singular matrix."""
+    """Return True if no differentiated input of two or more dimensions is close to a singular matrix.
+
+    Those with numbers that are not finite count as none.
+    """
     for primal in problem.primals:
         values = primal.tensor
-        if values.dim() >= 2 and values.numel() and values.layout is torch.strided:
-            condition = torch.linalg.cond(values if values.is_complex() else values.double())
+        if values.dim() < 2 or not values.numel() or values.layout is not torch.strided:
+            continue
+        values = values.to(torch.complex128 if values.is_complex() else torch.float64)
+        if bool(values.isfinite().all()):
+            condition = torch.linalg.cond(values)
             if not bool((condition < _WORST_CONDITION).all()):
                 return False
     return True

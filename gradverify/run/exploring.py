@@ -12,11 +12,13 @@ from typing import Any
 import torch
 
 from gradverify.case import (
+    INIT,
     Case,
     Expectation,
     ExploreRules,
     Exploring,
     Input,
+    ListInput,
     Settings,
     SizeArgument,
     TensorInput,
@@ -29,7 +31,6 @@ from gradverify.checks.registry import Check, guarded, run_check
 from gradverify.core.model.problem import Problem
 from gradverify.diagnosis.diagnose import diagnose
 from gradverify.evidence import undiagnosed
-from gradverify.exploration.inputs import INIT
 from gradverify.exploration.search import OnTry, explore
 from gradverify.exploration.tools import Tools
 from gradverify.paths import shown_path
@@ -126,6 +127,8 @@ def _without_names(case: Case) -> Case:
 def _without_sizes(given: Input) -> Input:
     if isinstance(given, SizeArgument):
         return replace(given, sizes=None)
+    if isinstance(given, ListInput):
+        return replace(given, items=tuple(map(_without_sizes, given.items)))
     if not isinstance(given, TensorInput) or given.sizes is None:
         return given
     tells_shape = isinstance(given.origin, Values) and 0 not in (given.shape or ())

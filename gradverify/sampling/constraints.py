@@ -60,7 +60,8 @@ def _positive_definite(values: Tensor) -> Tensor:
     """Return matrices with condition number 4, equally spaced eigenvalues, and the scale (rms) of `values`."""
     _require_square(values, "positive_definite")
     _require_floating(values, "positive_definite")
-    if torch.equal(values, values.mH) and not bool(torch.linalg.cholesky_ex(values).info.any()):
+    exact = values.to(torch.complex128 if values.is_complex() else torch.float64)
+    if torch.equal(exact, exact.mH) and not bool(torch.linalg.cholesky_ex(exact).info.any()):
         return values
     vectors = torch.linalg.qr(values).Q
     scale = values.abs().square().mean().sqrt() if values.numel() else values.new_ones(())
@@ -71,7 +72,7 @@ def _positive_definite(values: Tensor) -> Tensor:
 
 def _simplex(values: Tensor) -> Tensor:
     _require_floating(values, "simplex")
-    if bool((values >= 0).all()) and _is_close(values.sum(dim=-1)):
+    if not values.is_complex() and bool((values >= 0).all()) and _is_close(values.sum(dim=-1)):
         return values
     weights = values.abs()
     floor = weights.mean(dim=-1, keepdim=True) / 20 if values.numel() else weights

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from gradverify.case import INIT
 from gradverify.errors import SpecError, Where
 from gradverify.spec.document import compose
 from gradverify.spec.files import spec_file
@@ -16,7 +17,6 @@ from gradverify.spec.node import Member, Node, Place, error, mapping_node
 from gradverify.spec.read import Reading, read_documents
 from gradverify.spec.wording import shortened
 
-_INIT = "init."  # before the name of an argument of an nn.Module's constructor
 _WORD = re.compile(r"(?P<name>[^:=]*)(?P<sign>[:=])(?P<value>.*)", re.DOTALL)
 _SIZES = re.compile(r"\s*(\d+\s*(,\s*\d+\s*)*)?")
 _FORMS = "write NAME:SHAPE for a tensor, as x:2,3, or NAME=VALUE, as clip=1.5"
@@ -47,7 +47,7 @@ def read_arguments(words: Words, path: Path | None) -> Reading:
         named = _named(word, errors)
         if named is not None:
             name, member = named
-            group, name = (init, name.removeprefix(_INIT)) if name.startswith(_INIT) else (inputs, name)
+            group, name = (init, name.removeprefix(INIT)) if name.startswith(INIT) else (inputs, name)
             errors += _twice(word, name, group)
             group.setdefault(name, member)
     keys = {"function": Node(where=where, plain=words.target), "inputs": mapping_node(where, inputs)}
@@ -84,7 +84,7 @@ def _named(word: str, errors: list[SpecError]) -> tuple[str, Member] | None:
     problem = ""
     if parts is None:
         problem = "neither a tensor nor a value"
-    elif not parts["name"].removeprefix(_INIT).isidentifier():
+    elif not parts["name"].removeprefix(INIT).isidentifier():
         problem = f"`{shortened(parts['name'])}` is not the name of a parameter"
     elif parts["sign"] == ":" and not _SIZES.fullmatch(parts["value"]):
         problem = f"expected sizes with commas between them, found text '{shortened(parts['value'])}'"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gradverify.case import ExploreRules, IndexRange, SizeRange
+from gradverify.case import INIT, ExploreRules, IndexRange, SizeRange
 from gradverify.spec.array import size
 from gradverify.spec.dims import readable
 from gradverify.spec.limits import MAX_BUDGET, MAX_CHOICES
@@ -96,8 +96,18 @@ def same_value(first: Any, second: Any) -> bool:
 
 
 def _by_name(read: Reader[Any]) -> Reader[dict[str, Any]]:
-    """Return a reader of a mapping of names to what `read` reads."""
-    return lambda value: gather((name, read, entry) for name, entry in mapping_of_names(value).items())
+    """Return a reader of a mapping of names, as x or init.stride, to what `read` reads."""
+
+    def read_by_name(value: Any) -> dict[str, Any]:
+        named = value if isinstance(value, dict) else mapping_of_names(value)
+        mapping_of_names({name: entry for name, entry in named.items() if not _is_of_constructor(name)})
+        return gather((name, read, entry) for name, entry in named.items())
+
+    return read_by_name
+
+
+def _is_of_constructor(name: str) -> bool:
+    return name.startswith(INIT) and name.removeprefix(INIT).isidentifier()
 
 
 def _size_range(value: Any) -> SizeRange:

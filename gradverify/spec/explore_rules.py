@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import chain, islice
 from typing import Any
 
-from gradverify.case import ExploreRules, IndexRange, Input, Literal, SizeArgument, SizeRange, TupleArgument
+from gradverify.case import INIT, ExploreRules, IndexRange, Input, Literal, SizeArgument, SizeRange, TupleArgument
 from gradverify.formula import FormulaError, evaluate, names_of, parse
 from gradverify.spec.dims import size_of
 from gradverify.spec.explore_keys import same_value
@@ -76,7 +76,7 @@ def _inputs(rules: ExploreRules, dims: Mapping[str, int], inputs: Mapping[str, I
 
 def _fixed(names: Iterable[str], dims: Mapping[str, int], inputs: Iterable[str]) -> Iterator[Issue]:
     for index, name in enumerate(names):
-        if name not in dims and name not in inputs:
+        if name not in dims and name not in inputs and not name.startswith(INIT):  # which may be a default
             yield replace(_neither(name, dims, inputs), at=("fixed", index))
 
 

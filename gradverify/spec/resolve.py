@@ -9,6 +9,7 @@ from typing import Any
 
 from gradverify.case import (
     DEFAULT_DTYPES,
+    INIT,
     Factory,
     Float32Products,
     Input,
@@ -49,7 +50,7 @@ def read_case(raw: RawCase, folder: Path, remembered: Remembered) -> SpecCase:
     if document is not None:
         issues += _document_issues(document)
         read = {name: inputs.get(name) for name in document.inputs}
-        read |= {f"init.{name}": Literal(value=value) for name, value in (document.init or {}).items()}
+        read |= {f"{INIT}{name}": Literal(value=value) for name, value in (document.init or {}).items()}
         issues += explore_issues(document.explore, document.dims, read)
     if issues or document is None or target is None:
         raise BadValueError(*issues)

@@ -306,3 +306,25 @@ def test_argument_that_smaller_sizes_do_not_need_is_put_back() -> None:
 
     found = gradverify.explore(saving(lambda x, n: x.sin(), backward), (points(4), 5), checks=("gradcheck",))
     assert not any("n: " in phrase for phrase in found.failures[0].changes), found.failures[0].changes
+
+
+def test_inputs_that_are_not_finite_are_no_singular_matrices() -> None:
+    x = points(2, 3).detach()
+    x[0, 1] = torch.nan
+    wrong = saving(lambda x, k: (x * k).nan_to_num(), lambda grad, x, k: grad * (2 if k == 2 else 1) * x.isfinite())
+    found = gradverify.explore(wrong, (x.requires_grad_(), 2), checks=("gradcheck",))
+    assert found.failures and not found.broken
+
+
+def test_two_mistakes_that_need_the_same_sizes_are_both_listed() -> None:
+    def forward(x: Tensor, twice: bool, masked: bool) -> Tensor:
+        if (twice or masked) and x.shape[-1] != x.shape[-2]:
+            raise ValueError("square matrices only")
+        return x.sin()
+
+    def backward(grad: Tensor, x: Tensor, twice: bool, masked: bool) -> Tensor:
+        found = grad * x.cos() * (2 if twice else 1)
+        return torch.where(x.cos() > 0.5, 0.0, found) if masked else found
+
+    found = gradverify.explore(saving(forward, backward), (points(3, 5), False, False), checks=("gradcheck",))
+    assert {failure.changes[0] for failure in found.failures} == {"twice: true (was false)", "masked: true (was false)"}

@@ -298,4 +298,20 @@ def test_gradient_that_seems_wrong_where_the_check_is_inconclusive_is_a_question
         found = gradverify.explore(standardised(variance), (x,))
         assert not found.failures
         messages = [question.message for question in found.questions]
-        assert any("seems wrong, but gradcheck cannot tell" in text for text in messages) is questions, messages
+        assert any("may be wrong, but gradcheck cannot tell" in text for text in messages) is questions, messages
+
+
+def test_contract_is_asked_where_a_flag_needs_other_sizes() -> None:
+    class Squares(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor, inplace: bool) -> Tensor:
+            if inplace and x.shape[0] != x.shape[1]:
+                raise ValueError("square matrices only")
+            return x.mul_(2) if inplace else x * 2
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+            return grad * 2, None
+
+    found = gradverify.explore(Squares, (points(3, 4), False), checks=("gradcheck", "contract"))
+    assert "GV401" in codes(found)

@@ -415,8 +415,9 @@ def test_arguments_of_a_constructor_are_changed(tmp_path: Path, given: str) -> N
 
 def test_argument_of_a_constructor_that_is_fixed_stays(tmp_path: Path) -> None:
     spec = "function: ops.py:Strided\ninit: {stride: 1}\ninputs: {x: {shape: [2, 5]}}\n"
-    found = of_file(tmp_path, STRIDED, f"{spec}explore: {{fixed: [init.stride]}}\n")
-    assert found.failures == () and found.tries > 20
+    for rule in ("fixed: [init.stride]", "choices: {init.stride: [1]}", "ranges: {init.stride: [1, 1]}"):
+        found = of_file(tmp_path, STRIDED, f"{spec}explore: {{{rule}}}\n")
+        assert found.failures == () and found.tries > 20, rule
 
 
 SQUARED = """

@@ -137,3 +137,9 @@ def test_written_values_that_satisfy_a_constraint_stay(constraint: Constraint) -
     drawn = constrained(constraint, (3, 3))
     kept = constrained(constraint, (3, 3), Values(values=drawn.tolist()))
     torch.testing.assert_close(kept, drawn, rtol=1e-12, atol=0.0)
+
+
+@pytest.mark.parametrize("constraint", list(Constraint))
+@pytest.mark.parametrize("dtype", ["complex128", "float16"])
+def test_constraints_take_complex_numbers_and_half_precision(constraint: Constraint, dtype: str) -> None:
+    assert constrained(constraint, (3, 3), dtype=dtype).isfinite().all()

@@ -9,10 +9,10 @@ from functools import partial
 from types import NoneType
 from typing import Any
 
-from gradverify.case import Case, Literal, TensorInput, Uniform
+from gradverify.case import INIT, Case, Literal, TensorInput, Uniform
 from gradverify.exploration.change import Base, Change
 from gradverify.exploration.dims import shapes
-from gradverify.exploration.inputs import INIT, is_fixed, plain_inputs, tensor_inputs, with_input, with_plain
+from gradverify.exploration.inputs import is_fixed, plain_inputs, tensor_inputs, with_input, with_plain
 
 KIND = "arguments"
 FAMILIES = (
@@ -26,8 +26,8 @@ FAMILIES = (
     ("lower", "upper"),
 )
 _MODES = (bool, str, NoneType, Enum)  # values of which each may have code of its own
-_MOST = 20  # values tried for one argument
-_MOST_SIZES = 3  # sizes of tensors near which whole numbers are tried
+_MOST = 14  # values tried for one argument
+_MOST_SIZES = 3  # sizes of tensors near which whole numbers are tried too
 
 
 def proposals(base: Base) -> Iterator[Change]:
@@ -38,9 +38,12 @@ def proposals(base: Base) -> Iterator[Change]:
         if is_fixed(base.case, name):
             continue
         values = rules.choices[name] if name in rules.choices else _others(name, value, base)
-        if name.startswith(INIT):
-            values = (other for other in values if not isinstance(other, TensorInput))
-        ways.append([_change(name, value, other) for other in _distinct(values, value)][:_MOST])
+        if name.startswith(INIT):  # which YAML has no word for a tensor or a tuple in
+            values = (other for other in values if not isinstance(other, TensorInput | tuple))
+        found = _distinct(values, value)[:_MOST]
+        if type(value) is int and name not in rules.choices:
+            found = _distinct((*found, *_near_sizes(base)), value)
+        ways.append([_change(name, value, other) for other in found])
     ways += [[_to_none(path)] for path in _optional_tensors(base)]
     for number in range(max(map(len, ways), default=0)):
         yield from (way[number] for way in ways if number < len(way))
@@ -64,6 +67,8 @@ def _change(name: str, value: Any, other: Any) -> Change:
 
 def _has_mode(value: Any) -> bool:
     """True if this is a flag, a text or None, or holds one."""
+    if isinstance(value, dict):
+        return any(map(_has_mode, value.values()))
     return any(isinstance(each, _MODES) for each in (value if isinstance(value, list | tuple) else (value,)))
 
 
@@ -98,11 +103,14 @@ def _others(name: str, value: Any, base: Base) -> Iterator[Any]:
 
 def _whole(value: int, base: Base) -> Iterator[Any]:
     yield from (value + 1, value - 1, 1, 0, 2, -1, 3, -2, 2 * value, 4, 5)
-    sizes = dict.fromkeys(size for _, shape, _ in shapes(base.case, base.tools) for size in shape)
-    yield from (near for size in list(sizes)[:_MOST_SIZES] for near in (size + 1, size, -size))
     yield from (number for number in base.seen.integers if abs(number) < 200)
     if value > 0:
         yield from ((value, value + 1), (value + 1, value))
+
+
+def _near_sizes(base: Base) -> Iterator[int]:
+    sizes = dict.fromkeys(size for _, shape, _ in shapes(base.case, base.tools) for size in shape)
+    yield from (near for size in list(sizes)[:_MOST_SIZES] for near in (size + 1, size, -size))
 
 
 def _real(value: float, _base: Base) -> Iterator[float]:

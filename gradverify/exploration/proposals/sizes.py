@@ -30,7 +30,7 @@ def of_other_sizes(base: Base) -> Iterator[Change]:
 
 def beside(base: Base, change: Change) -> Iterator[Change]:
     """Yield changes of sizes that another value of an argument may need: multiples of it, and equal ones."""
-    found = dimensions(base)
+    found = [each for each in dimensions(base) if change.names[0] not in each.arguments]
     if change.factor is not None:
         for dimension in found:
             yield _resize(base, dimension, dimension.size * change.factor)
