@@ -28,7 +28,7 @@ from gradverify.run.options import EngineOptions
 from gradverify.spec.save import write_whole
 
 if TYPE_CHECKING:
-    from gradverify.author.finding.model import Finding
+    from gradverify.author.finding.model import Finding, Module
     from gradverify.author.specs import Authored
     from gradverify.run.task import Engine
 
@@ -112,14 +112,18 @@ def _show(rows: list[AuthoredRow], output: Path, terminal: Terminal) -> None:
 
 
 def tell_unread(finding: Finding) -> None:
-    """Say which modules could not be imported, except those whose functions say so themselves."""
+    """Say why modules could not be imported, each reason once; the functions of the other modules say so themselves."""
     said = {found.module for found in finding.functions}
-    unsaid = [(module, why) for module, why in finding.unread if module not in said]
-    for module, why in unsaid[:_UNREAD]:
+    unsaid: dict[str, list[tuple[Module, str]]] = {}
+    for module, why in finding.unread:
+        if module not in said:
+            unsaid.setdefault(why.partition(" raised ")[2] or why, []).append((module, why))
+    for (module, why), *others in list(unsaid.values())[:_UNREAD]:
         instead = "its functions are not known" if module in finding.unparsed else "its text was read instead"
-        complain(f"{' '.join(why.split())}; {instead}" if module.shown in why else why)
-    if len(unsaid) > _UNREAD:
-        complain(f"{counted(len(unsaid) - _UNREAD, 'more module')} could not be imported")
+        text = f"{' '.join(why.split())}; {instead}" if module.shown in why else why
+        complain(f"{text} (and {counted(len(others), 'other module')})" if others else text)
+    if rest := list(unsaid.values())[_UNREAD:]:
+        complain(f"{counted(sum(map(len, rest)), 'more module')} could not be imported")
 
 
 def _write(authored: Authored) -> AuthoredRow:

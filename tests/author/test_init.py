@@ -248,3 +248,14 @@ def test_an_interrupt_while_modules_are_imported_writes_nothing(package: Path) -
     code, out, err = interrupted(package)
     assert (code, out, drafts(package)) == (130, "", {})
     assert err == "gradverify: interrupted while modules were imported; nothing was written\n"
+
+
+def test_a_package_that_cannot_be_imported_is_told_once(commands: Commands) -> None:
+    package = commands.folder / "halfway"
+    package.mkdir()
+    (package / "__init__.py").write_text("import not_installed_at_all\n", encoding="utf-8")
+    for name in ("one", "two", "three"):
+        (package / f"{name}.py").write_text("from torch.library import custom_op\n", encoding="utf-8")
+    made = commands("init", "halfway")
+    assert made.stderr.count("raised ModuleNotFoundError") == 1
+    assert "other module" in made.stderr
