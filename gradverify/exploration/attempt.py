@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from gradverify.case import Case
-from gradverify.checks import gradcheck, gradgradcheck
+from gradverify.checks import gradcheck, gradgradcheck, precision
 from gradverify.checks.contract import check as contract
 from gradverify.checks.failures import first_line
 from gradverify.checks.reference import check as reference
@@ -70,9 +70,19 @@ def attempt(base: Base, case: Case, rules: Sequence[Rule] = (), *, by_contract: 
 
 
 def confirmed(base: Base, found: Attempt) -> CheckResult | None:
-    """Return the result of the check that looks closer if it fails, else None. Raises OutOfTime."""
+    """Return the result of the check that looks closer if it fails, None if not, or by rounding. Raises OutOfTime."""
     result = looked_closer(base, found)
-    return result if result is not None and result.verdict is Verdict.FAIL else None
+    return result if result is not None and result.verdict is Verdict.FAIL and not is_rounding(base, found) else None
+
+
+def is_rounding(base: Base, found: Attempt) -> bool:
+    """Return True if a gradient in lower precision than written is as accurate as its dtype allows, and else right."""
+    if found.problem is None or found.check != gradcheck.NAME or found.case.dtype == base.case.dtype:
+        return False
+    wide = attempt(base, replace(found.case, dtype=base.case.dtype))
+    is_suspect = wide.judged.outcome is Outcome.SUSPECT
+    is_right = confirmed(base, wide) is None if is_suspect else wide.judged.outcome is Outcome.RIGHT
+    return is_right and base.tools.check(found.case, found.problem, precision.NAME).verdict is Verdict.PASS
 
 
 def looked_closer(base: Base, found: Attempt) -> CheckResult | None:

@@ -6,22 +6,20 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from gradverify.case import Case
-from gradverify.checks import gradcheck, precision
 from gradverify.checks.contract import check as contract
 from gradverify.deadline import OutOfTime
 from gradverify.exploration.attempt import (
     SUMMED,
     Attempt,
     attempt,
-    confirmed,
     entries,
     failing_like,
+    is_rounding,
     looked_closer,
     suspect_like,
 )
 from gradverify.exploration.change import Base, Change
 from gradverify.exploration.inputs import tensor_at, tensor_inputs
-from gradverify.exploration.judge import Outcome
 from gradverify.exploration.proposals import values
 from gradverify.exploration.shrink import differences, shrink, with_smaller_sizes
 from gradverify.result import CheckResult, Discovery, ElementVerdict, Finding, Grade, Verdict
@@ -50,7 +48,7 @@ def failure(base: Base, number: int, change: Change, found: Attempt) -> Discover
     if result is not None and not change.far and (open_finding := _undetermined(result)) is not None:
         message = f"the gradient may be wrong, but {result.check} cannot tell: {open_finding.message}"
         return _question(base, number, change, found, message)
-    if result is None or result.verdict is not Verdict.FAIL or _is_rounding(base, found):
+    if result is None or result.verdict is not Verdict.FAIL or is_rounding(base, found):
         return None
     wrong = [finding for finding in result.findings if finding.verdict is Verdict.FAIL]
     new = tensor_inputs(found.case).keys() - tensor_inputs(base.case).keys()
@@ -61,8 +59,7 @@ def failure(base: Base, number: int, change: Change, found: Attempt) -> Discover
         wanted -= base.broken() | {SUMMED}
         if not wanted:
             return None
-    fails = failing_like(base, wanted, found.check)
-    small = shrink(base, found.case, lambda case: fails(case) and not _is_rounding(base, attempt(base, case)))
+    small = shrink(base, found.case, failing_like(base, wanted, found.check))
     wide = _diagnosed(base, found.case, found.check)
     shown = _diagnosed(base, small, found.check)
     shown = (wide or result) if shown is None else shown if wide is None else _with_causes_of(shown, wide)
@@ -89,17 +86,6 @@ def _undetermined(result: CheckResult) -> Finding | None:
         if finding.verdict is Verdict.INCONCLUSIVE and ElementVerdict.UNDETERMINED in verdicts:
             return finding
     return None
-
-
-def _is_rounding(base: Base, found: Attempt) -> bool:
-    """Return True if a gradient in lower precision than written is as accurate as its dtype allows, and else right."""
-    if found.problem is None or found.check != gradcheck.NAME or found.case.dtype == base.case.dtype:
-        return False
-    wide = attempt(base, replace(found.case, dtype=base.case.dtype))
-    is_right = wide.judged.outcome is Outcome.RIGHT or (
-        wide.judged.outcome is Outcome.SUSPECT and confirmed(base, wide) is None
-    )
-    return is_right and base.tools.check(found.case, found.problem, precision.NAME).verdict is Verdict.PASS
 
 
 def _question(base: Base, number: int, change: Change, found: Attempt, message: str) -> Discovery:

@@ -276,7 +276,7 @@ def _note(
     same = next((k for k in alike if is_same(state.discoveries[k], discovery)), None)
     # One mistake shows in many pairs with the argument that it needs.
     in_pairs: list[_Key] = [("pair", each, frozenset(blocks_of(discovery))) for each in change.arguments]
-    same = next((state.known[each] for each in in_pairs if each in state.known), same)
+    same = next((state.known[each] for each in in_pairs if state.known.get(each) in alike), same)
     if same is None and len(alike) < _MOST_DISCOVERIES:
         state.known |= dict.fromkeys([key, *in_pairs], len(state.discoveries))
         state.discoveries.append(discovery)
