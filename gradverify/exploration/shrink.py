@@ -68,7 +68,8 @@ def shrink(base: Base, case: Case, fails: Fails) -> Case:
     if state.case.dtype != written.dtype:
         state.take(lambda case: replace(case, dtype=written.dtype))
     _smaller(state)
-    _put_back(state, written, plain_inputs(written, {}).keys() & written.inputs.keys())  # which sizes may have needed
+    plain = plain_inputs(written, {})
+    _put_back(state, written, [name for name in written.inputs if name in plain])  # which sizes may have needed
     _simpler(state)
     for path, given in tensor_inputs(state.case).items():
         if given.constraint is not None:
