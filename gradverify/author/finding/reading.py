@@ -14,6 +14,7 @@ _NAMES = frozenset({
     "Function", "custom_op", "triton_op", "Library", "register_autograd", "load_library", "cpp_extension", "_C",
     "torch.ops",
 })  # fmt: skip
+_WORDS = re.compile(rf"\b({'|'.join(map(re.escape, sorted(_NAMES)))})\b")
 _OF_TORCH = frozenset({"aten", "higher_order", "prim", "prims", "quantized"})  # namespaces of torch.ops
 _NAMESPACES = re.compile(r"""torch\.ops\.(\w+)|['"](\w+)::\w|Library\(\s*['"](\w+)['"]|load_library\(.*?(\w+)['"]""")
 _OPERATOR_DECORATORS = ("custom_op", "triton_op")
@@ -33,7 +34,7 @@ class Text:
     """The text of a module that may define functions with a gradient."""
 
     tree: ast.Module | None  # None if it cannot be parsed
-    mentions: bool  # True if its code names anything that makes such functions, or cannot be parsed
+    mentions: bool  # True if its code names anything that makes such functions; its text, if it cannot be parsed
     namespaces: frozenset[str]  # of operators that it mentions
 
 
@@ -46,7 +47,8 @@ def read_module(path: str) -> Text:
         tree: ast.Module | None = ast.parse(data)
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         source, tree = _text_of(path), None
-    return Text(tree=tree, mentions=tree is None or _names_any(tree), namespaces=_namespaces(source))
+    mentions = bool(_WORDS.search(source)) if tree is None else _names_any(tree)
+    return Text(tree=tree, mentions=mentions, namespaces=_namespaces(source))
 
 
 def namespaces_in(path: str) -> frozenset[str]:
