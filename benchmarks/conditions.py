@@ -1,8 +1,8 @@
 """Which conditions of core decide nothing: `python -m benchmarks.conditions zoo [OPTIONS OF THE ZOO]`.
 
-Runs another benchmark with every mask, maximum and condition of `gradverify.core` watched. Prints the operands without
-which each result would have been the same, and the conditions that never were true, or never false. What decides
-nothing in any benchmark and test may be deleted, unless it guards memory or against what user code may do.
+Runs another benchmark with the masks, maxima and `if` statements of `gradverify.core` watched. Prints the operands
+without which each result would have been the same, and the conditions that never were true, or never false. What
+decides nothing in any benchmark and test may be deleted, unless it guards memory or against what user code may do.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from __future__ import annotations
 import ast
 import importlib.abc
 import importlib.machinery
+import operator
 import runpy
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -23,6 +25,7 @@ from torch import Tensor
 
 ROOM = "gradverify.core"
 _WATCHER = "_watched_by_benchmark"  # name of the watcher in the modules watched
+_SIGNS: dict[type[ast.operator], str] = {ast.BitAnd: "and_", ast.BitOr: "or_"}  # functions of `operator`
 _OF_TWO = ("maximum", "minimum", "fmax", "fmin")  # functions of torch that choose one of two operands
 
 
@@ -39,15 +42,19 @@ class Seen:
 class Watcher:
     """Evaluates what is watched, and counts; `seen` is by module and place."""
 
+    and_, or_ = staticmethod(operator.and_), staticmethod(operator.or_)
+    iand, ior = staticmethod(operator.iand), staticmethod(operator.ior)
+
     def __init__(self) -> None:
         self.seen: dict[str, Seen] = {}
 
     def both(self, place: str, text: str, choose: Callable[[Any, Any], Any], one: Any, two: Any) -> Any:
         """Return what `choose` returns for two operands, and note from which of them it differs."""
+        before = _copied(one) if choose in (operator.iand, operator.ior) else one  # which they change
         result = choose(one, two)
         seen = self.seen.setdefault(place, Seen(text))
         seen.times += 1
-        seen.left_matters += _differs(result, one)
+        seen.left_matters += _differs(result, before)
         seen.right_matters += _differs(result, two)
         return result
 
@@ -120,17 +127,26 @@ class _Watching(ast.NodeTransformer):
         self.generic_visit(node)
         if not isinstance(node.op, ast.BitAnd | ast.BitOr):
             return node
-        sign = "and_" if isinstance(node.op, ast.BitAnd) else "or_"
-        choose = ast.parse(f"__import__('operator').{sign}", mode="eval").body
-        return self._call("both", node, text, choose, node.left, node.right)
+        return self._call("both", node, text, _of_watcher(_SIGNS[type(node.op)]), node.left, node.right)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
+        text = ast.unparse(node)
+        self.generic_visit(node)
+        if not isinstance(node.op, ast.BitAnd | ast.BitOr) or not isinstance(node.target, ast.Name):
+            return node
+        target = ast.copy_location(ast.Name(id=node.target.id, ctx=ast.Load()), node)
+        choose = _of_watcher(f"i{_SIGNS[type(node.op)].rstrip('_')}")
+        value = self._call("both", target, text, choose, target, node.value)
+        return ast.copy_location(ast.Assign(targets=[node.target], value=value), node)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         text = ast.unparse(node)
         self.generic_visit(node)
         function = node.func
-        if isinstance(function, ast.Attribute) and function.attr in _OF_TWO and ast.unparse(function.value) == "torch":
-            return self._call("both", node, text, function, *node.args)
-        return node
+        if len(node.args) != 2 or node.keywords or not isinstance(function, ast.Attribute):
+            return node
+        is_of_two = function.attr in _OF_TWO and ast.unparse(function.value) == "torch"
+        return self._call("both", node, text, function, *node.args) if is_of_two else node
 
     def visit_If(self, node: ast.If) -> ast.AST:
         text = f"if {ast.unparse(node.test)}"
@@ -140,8 +156,17 @@ class _Watching(ast.NodeTransformer):
 
     def _call(self, method: str, node: ast.expr, text: str, *operands: ast.expr) -> ast.expr:
         place = ast.Constant(f"{self.module}:{node.lineno:04}:{node.col_offset}")
-        called = ast.Attribute(value=ast.Name(id=_WATCHER, ctx=ast.Load()), attr=method, ctx=ast.Load())
-        return ast.copy_location(ast.Call(func=called, args=[place, ast.Constant(text), *operands], keywords=[]), node)
+        call = ast.Call(func=_of_watcher(method), args=[place, ast.Constant(text), *operands], keywords=[])
+        return ast.copy_location(call, node)
+
+
+def _of_watcher(name: str) -> ast.expr:
+    return ast.Attribute(value=ast.Name(id=_WATCHER, ctx=ast.Load()), attr=name, ctx=ast.Load())
+
+
+def _copied(value: Any) -> Any:
+    """Return a copy that an operation in place does not change."""
+    return value.clone() if isinstance(value, Tensor) else copy(value)
 
 
 def _differs(result: Any, operand: Any) -> bool:

@@ -16,6 +16,10 @@ import torch
 
 def chosen(x: "int | float") -> torch.Tensor:
     mask = (x > 0) & (x > -1)
+    mask &= x > -2
+    kept = torch.empty_like(x)
+    torch.maximum(x, x - 1, out=kept)
+    assert torch.equal(kept, x)
     if mask.all():
         return torch.maximum(x, -x)
     return x
@@ -32,5 +36,6 @@ def test_operands_and_conditions_that_decide_nothing_are_named(tmp_path: Path, m
         assert module.chosen(torch.tensor(values)).tolist() == values
     assert list(watcher.idle()) == [
         "watched_room:0005:11: (x > 0) & (x > -1): its right operand never mattered, 2 times",
-        "watched_room:0007:15: torch.maximum(x, -x): its right operand never mattered, 1 times",
+        "watched_room:0006:4: mask &= x > -2: its right operand never mattered, 2 times",
+        "watched_room:0011:15: torch.maximum(x, -x): its right operand never mattered, 1 times",
     ]
