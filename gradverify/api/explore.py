@@ -14,6 +14,7 @@ from gradverify.api.explore_rules import explore_rules, named_sizes, sizes_of_na
 from gradverify.api.verify import common_dtype, names_of, printed_width, require
 from gradverify.case import (
     Case,
+    DtypeArgument,
     Exploring,
     Input,
     ListInput,
@@ -34,6 +35,7 @@ from gradverify.result import Exploration
 from gradverify.run.exploring import explored
 from gradverify.run.signature import forward_parameters
 from gradverify.run.unobserved import unobserved
+from gradverify.spec.tensor_keys import TENSOR_DTYPES
 
 _CHECKS = ("gradcheck", "gradgradcheck", "contract")
 _REFERENCE = "reference"
@@ -188,6 +190,8 @@ def _described(value: Any, dtype: str, sizes: tuple[int | str, ...] | None) -> I
             return ListInput(items=tuple(items))
     if isinstance(value, tuple) and not _tensors(value):
         return TupleArgument(items=value)
+    if isinstance(value, torch.dtype) and (name := str(value).removeprefix("torch.")) in TENSOR_DTYPES:
+        return DtypeArgument(name=name)
     return Literal(value=value)
 
 

@@ -10,7 +10,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gradverify.case import INIT, Case, Input, ListInput, Literal, TensorInput, TupleArgument, Values
+from gradverify.case import (
+    INIT,
+    Case,
+    DtypeArgument,
+    Input,
+    ListInput,
+    Literal,
+    TensorInput,
+    TupleArgument,
+    Values,
+)
 from gradverify.exploration.tools import Tools
 from gradverify.sampling.dtypes import dtype_named
 from gradverify.sampling.literals import literal_tensor
@@ -42,6 +52,8 @@ def plain_inputs(case: Case, defaults: Mapping[str, Any]) -> dict[str, Any]:
             found[name] = given.value
         elif isinstance(given, TupleArgument):
             found[name] = tuple(given.items)
+        elif isinstance(given, DtypeArgument):
+            found[name] = given
         elif isinstance(given, ListInput):
             items = ((f"{name}[{number}]", item) for number, item in enumerate(given.items))
             found |= {path: item.value for path, item in items if isinstance(item, Literal)}
@@ -72,10 +84,23 @@ def with_input(case: Case, path: str, given: Input) -> Case:
 
 
 def with_plain(case: Case, name: str, value: Any) -> Case:
-    """Return the case with an argument that is no tensor."""
+    """Return the case with another value of an argument, or with the description of one."""
     if name.startswith(INIT):
         return replace(case, init={**(case.init or {}), name.removeprefix(INIT): value})
+    if isinstance(value, TensorInput | DtypeArgument):
+        return with_input(case, name, value)
     return with_input(case, name, TupleArgument(items=value) if isinstance(value, tuple) else Literal(value=value))
+
+
+def shown(value: Any) -> str:
+    """Return the value of an argument, or the description of one, as messages show it."""
+    if isinstance(value, TensorInput):
+        return f"a {'tensor' if value.requires_grad else 'constant'} of shape {list(value.shape or ())}"
+    if isinstance(value, DtypeArgument):
+        return value.name
+    if value is None or isinstance(value, bool):
+        return {None: "none", True: "true", False: "false"}[value]
+    return str(list(value) if isinstance(value, tuple) else value).removeprefix("torch.")
 
 
 def tensor_at(case: Case, path: str, tools: Tools) -> Tensor:

@@ -19,6 +19,7 @@ from gradverify.exploration.inputs import (
     frozen,
     is_fixed,
     plain_inputs,
+    shown,
     tensor_at,
     tensor_inputs,
     with_input,
@@ -178,7 +179,7 @@ def differences(base: Case, case: Case, base_tensors: dict[str, Tensor], tensors
     before, after = plain_inputs(base, {}), plain_inputs(case, {})
     for name, value in after.items():
         if name not in before or repr(before[name]) != repr(value):
-            found.append(f"{name}: {_plain(value)}" + (f" (was {_plain(before[name])})" if name in before else ""))
+            found.append(f"{name}: {shown(value)}" + (f" (was {shown(before[name])})" if name in before else ""))
     for path, tensor in tensors.items():
         was = base_tensors.get(path)
         if was is None or was.shape != tensor.shape:
@@ -189,7 +190,3 @@ def differences(base: Case, case: Case, base_tensors: dict[str, Tensor], tensors
     if case.dtype != base.dtype:
         found.append(f"in {case.dtype}")
     return tuple(found)
-
-
-def _plain(value: object) -> str:
-    return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

@@ -284,6 +284,15 @@ HIDDEN = (
         change="reduction: Reduction.SUM",
     ),
     Hidden(
+        name="dtype",
+        function=saving(
+            lambda x, dtype: x.sin() if dtype is None else x.sin().to(dtype),
+            lambda grad, x, dtype: grad * x.cos() if dtype is None else 2 * grad.to(x.dtype) * x.cos(),
+        ),
+        inputs=(points(2, 3), None),
+        change="dtype: float32",
+    ),
+    Hidden(
         name="mapping",
         function=saving(lambda x, options: options["factor"] * x.sin(), lambda grad, x, _: grad * 2 * x.cos()),
         inputs=(points(3), {"factor": 2.0, "unused": True}),

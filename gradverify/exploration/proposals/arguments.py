@@ -9,10 +9,12 @@ from functools import partial
 from types import NoneType
 from typing import Any
 
-from gradverify.case import INIT, Case, Literal, TensorInput, Uniform
+import torch
+
+from gradverify.case import INIT, Case, DtypeArgument, Literal, TensorInput, Uniform
 from gradverify.exploration.change import Base, Change
 from gradverify.exploration.dims import shapes
-from gradverify.exploration.inputs import is_fixed, plain_inputs, tensor_inputs, with_input, with_plain
+from gradverify.exploration.inputs import is_fixed, plain_inputs, shown, tensor_inputs, with_input, with_plain
 
 KIND = "arguments"
 FAMILIES = (
@@ -25,7 +27,8 @@ FAMILIES = (
     ("left", "right"),
     ("lower", "upper"),
 )
-_MODES = (bool, str, NoneType, Enum)  # values of which each may have code of its own
+_MODES = (bool, str, NoneType, Enum, DtypeArgument)  # values of which each may have code of its own
+_DTYPES = ("float64", "float32", "bfloat16")
 _MOST = 14  # values tried for one argument
 _MOST_SIZES = 3  # sizes of tensors near which whole numbers are tried too
 
@@ -38,8 +41,8 @@ def proposals(base: Base) -> Iterator[Change]:
         if is_fixed(base.case, name):
             continue
         values = rules.choices[name] if name in rules.choices else _others(name, value, base)
-        if name.startswith(INIT):  # which YAML has no word for a tensor or a tuple in
-            values = (other for other in values if not isinstance(other, TensorInput | tuple))
+        if name.startswith(INIT):  # which YAML has no word for a tensor, a dtype or a tuple in
+            values = (other for other in values if not isinstance(other, TensorInput | DtypeArgument | tuple))
         found = _distinct(values, value)[:_MOST]
         if type(value) is int and name not in rules.choices:
             found = _distinct((*found, *_near_sizes(base)), value)
@@ -50,14 +53,12 @@ def proposals(base: Base) -> Iterator[Change]:
 
 
 def _change(name: str, value: Any, other: Any) -> Change:
-    phrase = f"{name}: {_shown(other)} (was {_shown(value)})"
-    given = other if isinstance(other, TensorInput) else None
-    apply = partial(with_plain, name=name, value=other) if given is None else partial(_with, name, given)
+    phrase = f"{name}: {shown(other)} (was {shown(value)})"
     other_code = _has_mode(value) or _has_mode(other)
     return Change(
         kind=KIND,
         phrase=phrase,
-        apply=apply,
+        apply=partial(with_plain, name=name, value=other),
         names=(name,),
         factor=other if type(other) is int and other > 1 else None,
         other_code=other_code,
@@ -70,10 +71,6 @@ def _has_mode(value: Any) -> bool:
     if isinstance(value, dict):
         return any(map(_has_mode, value.values()))
     return any(isinstance(each, _MODES) for each in (value if isinstance(value, list | tuple) else (value,)))
-
-
-def _with(name: str, given: TensorInput, case: Case) -> Case:
-    return with_input(case, name, given)
 
 
 def _to_none(path: str) -> Change:
@@ -94,6 +91,8 @@ def _optional_tensors(base: Base) -> Iterable[str]:
 
 def _others(name: str, value: Any, base: Base) -> Iterator[Any]:
     """Yield other values of the kind that an argument has; those of a type that is not known are left alone."""
+    if value is None and "dtype" in name:
+        yield from _dtypes(value, base)
     known = next((others for kind, others in _BY_TYPE if isinstance(value, kind)), None)
     if known is not None:
         yield from known(value, base)
@@ -161,9 +160,14 @@ def _members(value: Enum, _base: Base) -> Iterator[Enum]:
     yield from type(value)
 
 
+def _dtypes(_value: Any, _base: Base) -> Iterator[DtypeArgument]:
+    yield from (DtypeArgument(name=name) for name in _DTYPES)
+
+
 # Functions that yield other values, by the type of the one written; a flag is a whole number too.
 _BY_TYPE: tuple[tuple[type | tuple[type, ...], Callable[[Any, Base], Iterator[Any]]], ...] = (
     (Enum, _members),
+    ((DtypeArgument, torch.dtype), _dtypes),
     (bool, lambda value, _base: iter((not value,))),
     (int, _whole),
     (float, _real),
@@ -181,11 +185,3 @@ def _distinct(values: Iterable[Any], value: Any) -> list[Any]:
         found.setdefault(repr(other), other)
     found.pop(repr(value), None)
     return list(found.values())
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, TensorInput):
-        return f"a {'tensor' if value.requires_grad else 'constant'} of shape {list(value.shape or ())}"
-    if value is None or isinstance(value, bool):
-        return {None: "none", True: "true", False: "false"}[value]
-    return str(list(value)) if isinstance(value, tuple) else str(value)
