@@ -14,6 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from gradverify.checks.contract.forward_run import same_outputs
 from gradverify.checks.contract.subject import Subject, gradients_of, graph_at, new_graph
+from gradverify.checks.contract.uninitialised import IN_BACKWARD, first_unwritten
 from gradverify.checks.contract.wording import raised, remark
 from gradverify.core.model.tape import Tape
 from gradverify.errors import EvaluationError
@@ -47,7 +48,7 @@ class _Counted(TorchDispatchMode):  # type: ignore[no-untyped-call]
 def findings(subject: Subject) -> Iterator[Finding]:
     """GV413: if forward accepts a dimension of size 1 or 0, backward does too; fixed sizes are not tested.
 
-    A remark: the inputs have other sizes, forward may not be meant for these, and backward says so by raising.
+    A remark: the inputs have other sizes, and forward may not be meant for these.
     A kernel that does not check its arguments reads out of bounds if these no longer fit. So nothing is tested beside
     fixed indices, nor a size that a fixed argument has or is. An iteration that ends once a mean is small never ends if
     that is the mean of nothing, nan: a forward that goes on for too long is broken off.
@@ -63,10 +64,10 @@ def findings(subject: Subject) -> Iterator[Finding]:
     most = max(_LEAST, _LONGER * _operations(subject)) if sizes else 0
     for small in (1, 0):
         for size in sizes:
-            error = _error(subject, size, small, most)
-            if error is not None and error.stage == "backward" and _is_free(subject, size, most):
+            what = _trouble(subject, size, small, most)
+            if what and _is_free(subject, size, most):
                 text = f"dimensions of size {size} have size {small}, which forward accepts"
-                yield remark("GV413", f"{raised(error)}, where {text}")
+                yield remark("GV413", f"{what}, where {text}")
                 return
 
 
@@ -82,6 +83,23 @@ def _operations(subject: Subject) -> int:
     with suppress(EvaluationError), counted:
         new_graph(subject)
     return counted.count
+
+
+def _trouble(subject: Subject, size: int, other: int, most: int) -> str:
+    """Return what is wrong in backward with dimensions of size `size` changed to `other`, "" if nothing is.
+
+    Without elements a loop over them writes nothing, where at the point it writes everything.
+    """
+    error = _error(subject, size, other, most)
+    if error is not None:
+        return raised(error) if error.stage == "backward" else ""
+    if other:
+        return ""
+    with suppress(EvaluationError), _Counted(most):
+        name = first_unwritten(subject, lambda: _at_size(subject, size, other))
+        if name is not None:
+            return f"{IN_BACKWARD} {name}"
+    return ""
 
 
 def _error(subject: Subject, size: int, other: int, most: int) -> EvaluationError | None:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from gradverify.checks.contract.subject import Coordinates, Subject, gradients_of, new_graph, outputs_of
+from gradverify.checks.contract.subject import Subject, gradients_of, new_graph, outputs_of
 from gradverify.checks.contract.wording import failure
+from gradverify.core.model.tape import Tape
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding
+
+IN_BACKWARD = "backward reads memory that nobody wrote, in the gradient by"
 
 
 def findings(subject: Subject) -> Iterator[Finding]:
@@ -29,18 +32,21 @@ def findings(subject: Subject) -> Iterator[Finding]:
     for output, before, after in zip(subject.tape.outputs, plain, outputs, strict=False):
         if _poisoned(after, before):
             yield failure("GV409", f"forward reads memory that it never wrote, in {output.name}", of=output.name)
-    yield from _in_backward(subject, answer)
-
-
-def _in_backward(subject: Subject, answer: Coordinates) -> Iterator[Finding]:
     for primal, before, after in zip(subject.primals, subject.gradients, answer, strict=True):
         if _poisoned(after, before):
-            yield failure(
-                "GV409",
-                f"backward reads memory that nobody wrote, in the gradient by {primal.name}: "
-                "torch.empty where zeros are meant, or entries left out",
-                wrt=primal.name,
-            )
+            why = "torch.empty where zeros are meant, or entries left out"
+            yield failure("GV409", f"{IN_BACKWARD} {primal.name}: {why}", wrt=primal.name)
+
+
+def first_unwritten(subject: Subject, graph: Callable[[], Tape]) -> str | None:
+    """Return the first input whose gradient by all outputs reads memory that nobody wrote; raises EvaluationError."""
+    plain, poisoned = graph(), graph()
+    ones = [torch.ones_like(output.tensor) for output in plain.outputs]
+    before = gradients_of(subject, plain, ones)
+    with poisoned_memory():
+        after = gradients_of(subject, poisoned, ones)
+    pairs = zip(subject.primals, before, after, strict=True)
+    return next((primal.name for primal, was, now in pairs if _poisoned(now, was)), None)
 
 
 def _poisoned(after: Tensor, before: Tensor) -> bool:

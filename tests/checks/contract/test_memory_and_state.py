@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -329,6 +330,30 @@ def test_backward_that_raises_at_size_one_is_a_remark() -> None:
     result = contract(lambda x: RowSum.apply(x, True), M)
     assert (result.verdict, remarked(result)) == (Verdict.PASS, {"GV413"})
     assert contract(lambda x: RowSum.apply(x, False), M).findings == ()
+
+
+class Rows(Function):
+    """x times w, row by row in backward."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, w: Tensor, starts: Callable[[Tensor], Tensor]) -> Tensor:
+        ctx.save_for_backward(x, w)
+        ctx.starts = starts
+        return x @ w
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor, None]:
+        x, w = ctx.saved_tensors
+        of_w = ctx.starts(w)
+        for number, (row, entry) in enumerate(zip(x, g, strict=True)):
+            of_w = of_w.copy_(entry * row) if number == 0 else of_w + entry * row
+        return torch.outer(g, w), of_w, None
+
+
+@pytest.mark.parametrize(("starts", "codes"), [(torch.empty_like, {"GV413"}), (torch.zeros_like, set())])
+def test_gradient_that_no_row_has_written_is_a_remark(starts: Callable[[Tensor], Tensor], codes: set[str]) -> None:
+    result = contract(lambda x, w: Rows.apply(x, w, starts), M, double([0.5, -2.0, 1.5])[: M.shape[1]])
+    assert (result.verdict, remarked(result)) == (Verdict.PASS, codes)
 
 
 def test_two_independent_outputs_pass() -> None:
