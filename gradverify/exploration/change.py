@@ -23,6 +23,7 @@ class Seen:
     integers: tuple[int, ...] = ()  # whole numbers in the code: block sizes, special values
     texts: tuple[str, ...] = ()  # short texts in the code: names of modes
     tested_for_none: frozenset[str] = frozenset()  # local names that the code compares with None
+    names_infinity: bool = False  # True if infinity stands in the code
 
 
 # (the changed case, its problem, tools) -> why the case is not legal, "" if it is; may raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dis
 from collections.abc import Iterable, Iterator, Sequence
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any
 
 from gradverify.case import Case
@@ -33,32 +33,41 @@ def seen_in(case: Case, functions: Sequence[FunctionType], watched: Watched) -> 
         integers=tuple(sorted(dict.fromkeys(whole), key=lambda value: 0 <= value < _SMALL_SIZE)),
         texts=tuple(dict.fromkeys(value for value in constants if isinstance(value, str))),
         tested_for_none=frozenset(_tested_for_none(functions)),
+        names_infinity=_names_infinity(functions),
     )
+
+
+def _codes(function: FunctionType | CodeType) -> list[CodeType]:
+    """Return the code of a function of `with_called`, and of the functions inside it."""
+    code = code_of(function)
+    assert code is not None, "with_called returns only what has code"
+    return list(nested(code))
+
+
+def _names_infinity(functions: Sequence[FunctionType]) -> bool:
+    """Return True if `math.inf`, `torch.inf` or the text "inf", as in `float("inf")`, stands in the code."""
+    codes = [each for function in with_called(functions) for each in _codes(function)]
+    return any("inf" in (*each.co_names, *each.co_consts) for each in codes)
 
 
 def _tested_for_none(functions: Sequence[FunctionType]) -> Iterator[str]:
     """Yield the local names that are compared with None by `is` or `is not`."""
-    for function in with_called(functions):
-        code = code_of(function)
-        assert code is not None, "with_called returns only what has code"
-        for each in nested(code):
-            steps = [step for step in dis.get_instructions(each) if step.opname != "EXTENDED_ARG"]
-            for name, test, after in zip(steps, steps[1:], steps[2:], strict=False):
-                is_test = test.opname.endswith("NONE") or (test.argval is None and after.opname == "IS_OP")
-                if name.opname.startswith(("LOAD_FAST", "LOAD_DEREF")) and is_test:
-                    yield name.argval[-1] if isinstance(name.argval, tuple) else name.argval
+    for code in (each for function in with_called(functions) for each in _codes(function)):
+        steps = [step for step in dis.get_instructions(code) if step.opname != "EXTENDED_ARG"]
+        for name, test, after in zip(steps, steps[1:], steps[2:], strict=False):
+            is_test = test.opname.endswith("NONE") or (test.argval is None and after.opname == "IS_OP")
+            if name.opname.startswith(("LOAD_FAST", "LOAD_DEREF")) and is_test:
+                yield name.argval[-1] if isinstance(name.argval, tuple) else name.argval
 
 
 def _constants(functions: Sequence[FunctionType]) -> Iterator[Any]:
     """Yield the numbers and short texts in functions and those that they call, and in their globals and closures."""
     for function in with_called(functions):
-        code = code_of(function)
-        assert code is not None, "with_called returns only what has code"
-        for each in nested(code):
-            yield from _values(each.co_consts)
+        codes = _codes(function)
+        for code in codes:
+            yield from _values(code.co_consts)
         if isinstance(function, FunctionType):
-            names = [name for each in nested(code) for name in each.co_names]
-            yield from _values(function.__globals__.get(name) for name in names)
+            yield from _values(function.__globals__.get(name) for code in codes for name in code.co_names)
             yield from _values((*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()))
             yield from _values(contents_of(function))
 

@@ -107,6 +107,15 @@ class Reduction(Enum):
     SUM = "sum"
 
 
+def largest_or_sum(x: Tensor, p: float) -> Tensor:
+    return x.abs().amax(-1) if p == float("inf") else x.abs().pow(p).sum(-1)
+
+
+def by_every_entry(grad: Tensor, x: Tensor, p: float) -> Tensor:
+    """Return the gradient of the sum of powers, and for the largest entry what each of them would have alone."""
+    return grad.unsqueeze(-1) * x.sign() * (1 if p == float("inf") else p * x.abs().pow(p - 1))
+
+
 def weighted(grad: Tensor, x: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor | None]:
     """Return the gradients of `weight * x.sin()`; without a weight as if x were not in a sine."""
     return (grad, None) if weight is None else (grad * weight * x.cos(), grad * x.sin())
@@ -255,6 +264,12 @@ HIDDEN = (
         change="x: × 10",
     ),
     Hidden(
+        name="infinite-argument",
+        function=saving(largest_or_sum, by_every_entry),
+        inputs=(points(2, 3), 2.0),
+        change="p: inf",
+    ),
+    Hidden(
         name="dtype",
         function=saving(lambda x: x.sin(), lambda grad, x: grad * x.cos() * (1.5 if x.dtype is torch.float32 else 1.0)),
         inputs=(points(3),),
@@ -282,6 +297,12 @@ HIDDEN = (
         ),
         inputs=(points(3), Reduction.MEAN),
         change="reduction: Reduction.SUM",
+    ),
+    Hidden(
+        name="infinite-argument",
+        function=saving(largest_or_sum, by_every_entry),
+        inputs=(points(2, 3), 2.0),
+        change="p: inf",
     ),
     Hidden(
         name="dtype",

@@ -13,6 +13,7 @@ LATE = (
     "coincident-rows",
     "counts",
     "equal-sizes",
+    "infinite-argument",
     "infinite-row",
     "left-out",
     "near-a-size",

@@ -46,13 +46,13 @@ def proposals(base: Base) -> Iterator[Change]:
         found = _distinct(values, value)[:_MOST]
         if type(value) is int and name not in rules.choices:
             found = _distinct((*found, *_near_sizes(base)), value)
-        ways.append([_change(name, value, other) for other in found])
+        ways.append([_change(base, name, value, other) for other in found])
     ways += [[_to_none(path)] for path in _optional_tensors(base)]
     for number in range(max(map(len, ways), default=0)):
         yield from (way[number] for way in ways if number < len(way))
 
 
-def _change(name: str, value: Any, other: Any) -> Change:
+def _change(base: Base, name: str, value: Any, other: Any) -> Change:
     phrase = f"{name}: {shown(other)} (was {shown(value)})"
     other_code = _has_mode(value) or _has_mode(other)
     return Change(
@@ -62,7 +62,7 @@ def _change(name: str, value: Any, other: Any) -> Change:
         names=(name,),
         factor=other if type(other) is int and other > 1 else None,
         other_code=other_code,
-        far=isinstance(other, float) and math.isinf(other),
+        far=isinstance(other, float) and math.isinf(other) and not base.seen.names_infinity,
     )
 
 
