@@ -76,12 +76,18 @@ def confirmed(base: Base, found: Attempt) -> CheckResult | None:
 
 
 def is_rounding(base: Base, found: Attempt) -> bool:
-    """Return True if a gradient in lower precision than written is as accurate as its dtype allows, and else right."""
-    if found.problem is None or found.check != gradcheck.NAME or found.case.dtype == base.case.dtype:
+    """Return True if a gradient in lower precision than written is right in that, and rounds as its dtype explains.
+
+    Nothing measures how much the derivative of backward may round: one that is right as written is taken for right.
+    """
+    by_differences = found.check in (gradcheck.NAME, gradgradcheck.NAME)
+    if found.problem is None or not by_differences or found.case.dtype == base.case.dtype:
         return False
     wide = attempt(base, replace(found.case, dtype=base.case.dtype))
     is_suspect = wide.judged.outcome is Outcome.SUSPECT
     is_right = confirmed(base, wide) is None if is_suspect else wide.judged.outcome is Outcome.RIGHT
+    if found.check == gradgradcheck.NAME:
+        return is_right
     return is_right and base.tools.check(found.case, found.problem, precision.NAME).verdict is Verdict.PASS
 
 

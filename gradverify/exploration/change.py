@@ -20,7 +20,8 @@ class Seen:
     """What the user's code contains, and what it was seen to compare with at the inputs as written."""
 
     numbers: tuple[float, ...] = ()  # that tensors were compared with, or that stand in the code
-    integers: tuple[int, ...] = ()  # whole numbers in the code: block sizes, special values
+    integers: tuple[int, ...] = ()  # whole numbers in the code: block sizes
+    special: tuple[int, ...] = ()  # negative ones that an index may have, as -100 of what is left out
     texts: tuple[str, ...] = ()  # short texts in the code: names of modes
     tested_for_none: frozenset[str] = frozenset()  # local names that the code compares with None
     names_infinity: bool = False  # True if infinity stands in the code

@@ -34,6 +34,7 @@ from gradverify.exploration.inputs import (
     with_input,
     with_plain,
 )
+from gradverify.exploration.slices import outputs_or_none
 from gradverify.exploration.tools import Tools
 from gradverify.formula import evaluate, parse
 from gradverify.sampling.seeding import private_generator
@@ -92,6 +93,17 @@ def with_size(case: Case, dimension: Dimension, size: int, tools: Tools) -> Case
     for name in dimension.arguments:
         case = with_plain(case, name, size)
     return case
+
+
+def why_tied(case: Case, dimension: Dimension, tools: Tools) -> str:
+    """Return "" if forward takes one slice more and one less in this dimension alone, where others are as large.
+
+    If it takes only one of the two, the sizes belong together: `zip` stops at the shorter, and `gather` takes fewer.
+    A single slice may be broadcast, and shows nothing.
+    """
+    sizes = [size for size in (dimension.size + 1, dimension.size - 1) if size > 1]
+    found = (outputs_or_none(with_size(case, dimension, size, tools), tools) for size in sizes)
+    return "" if all(each is not None for each in found) else f"{dimension.name} belongs to others of its size"
 
 
 def resized(case: Case, path: str, shape: tuple[int, ...], tools: Tools) -> Case:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dis
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -31,6 +32,7 @@ def seen_in(case: Case, functions: Sequence[FunctionType], watched: Watched) -> 
     return Seen(
         numbers=tuple(dict.fromkeys(map(float, numbers))),
         integers=tuple(sorted(dict.fromkeys(whole), key=lambda value: 0 <= value < _SMALL_SIZE)),
+        special=tuple(dict.fromkeys(_special(functions, watched, arguments))),
         texts=tuple(dict.fromkeys(value for value in constants if isinstance(value, str))),
         tested_for_none=frozenset(_tested_for_none(functions)),
         names_infinity=_names_infinity(functions),
@@ -42,6 +44,32 @@ def _codes(function: FunctionType | CodeType) -> list[CodeType]:
     code = code_of(function)
     assert code is not None, "with_called returns only what has code"
     return list(nested(code))
+
+
+def _special(functions: Sequence[FunctionType], watched: Watched, arguments: Sequence[Any]) -> Iterator[int]:
+    """Yield the negative whole numbers among arguments, defaults and globals, and those that the code compares with.
+
+    Other negative numbers are places counted from the end. What is compared with 0 may be negative: -1 is.
+    """
+    compared = [value for condition in watched.conditions for value in condition.constants]
+    for function in with_called(functions):
+        codes = _codes(function)
+        compared += [value for code in codes for value in _compared(code)]
+        if isinstance(function, FunctionType):
+            compared += _held(function, codes)
+    for value in (*arguments, *compared):
+        if type(value) in (int, float) and -_LARGEST_INTEGER <= value < 0 and value == int(value):
+            yield int(value)
+    if 0 in compared:
+        yield -1
+
+
+def _compared(code: CodeType) -> Iterator[Any]:
+    """Yield the constants beside comparisons."""
+    steps = list(dis.get_instructions(code))
+    for before in zip(steps, steps[1:], steps[2:], strict=False):
+        if before[2].opname == "COMPARE_OP":
+            yield from (step.argval for step in before[:2] if step.opname == "LOAD_CONST")
 
 
 def _names_infinity(functions: Sequence[FunctionType]) -> bool:
@@ -65,11 +93,24 @@ def _constants(functions: Sequence[FunctionType]) -> Iterator[Any]:
     for function in with_called(functions):
         codes = _codes(function)
         for code in codes:
-            yield from _values(code.co_consts)
+            keywords = _keywords(code)
+            yield from _values(value for place, value in enumerate(code.co_consts) if place not in keywords)
         if isinstance(function, FunctionType):
-            yield from _values(function.__globals__.get(name) for code in codes for name in code.co_names)
-            yield from _values((*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()))
-            yield from _values(contents_of(function))
+            yield from _held(function, codes)
+
+
+def _keywords(code: CodeType) -> set[int | None]:
+    """Return the places in `co_consts` of the names of keyword arguments in calls."""
+    steps = list(dis.get_instructions(code))
+    named = {step.arg for step in steps if step.opname == "KW_NAMES"}  # up to Python 3.12
+    return named | {step.arg for step, after in pairwise(steps) if after.opname == "CALL_KW"}
+
+
+def _held(function: FunctionType, codes: Sequence[CodeType]) -> Iterator[Any]:
+    """Yield the numbers and short texts in the globals that a function names, in its defaults and its closure."""
+    yield from _values(function.__globals__.get(name) for code in codes for name in code.co_names)
+    yield from _values((*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()))
+    yield from _values(contents_of(function))
 
 
 def _values(constants: Iterable[Any]) -> Iterator[Any]:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from gradverify.case import Case
 from gradverify.core.model.problem import Problem, call
-from gradverify.core.model.tape import record, vjp
-from gradverify.errors import EvaluationError
 from gradverify.exploration.inputs import tensor_at, with_tensor
 from gradverify.exploration.tools import Tools
 
@@ -25,9 +24,38 @@ _DECOMPOSITIONS = frozenset({
 })  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copies:
+    """The copies of the only slice of an input."""
+
+    count: int
+    axis: int = 0
+    is_new: bool = False  # True if the input has no dimension for them
+
+
+def outputs(problem: Problem) -> list[Tensor]:
+    """Return the outputs of forward; raises EvaluationError."""
+    with torch.no_grad():
+        found = call(problem, [primal.tensor.clone() for primal in problem.primals])
+    return [output.tensor.detach() for output in found]
+
+
+def outputs_or_none(case: Case, tools: Tools) -> list[Tensor] | None:
+    """Return the outputs of forward; None if the inputs cannot be made, or forward raises. Raises OutOfTime."""
+    try:
+        return outputs(tools.build(case))
+    except Exception:  # of factories and constructors too
+        return None
+
+
+def all_equal(some: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
+    """Return True if outputs are the same, up to the order in which they are computed."""
+    return len(some) == len(others) and all(map(_equal, some, others))
+
+
 def why_no_map(paths: Sequence[str], case: Case, problem: Problem, tools: Tools) -> str:
     """Return "" if output number k is what forward returns for slice k of the inputs at `paths`; may raise."""
-    whole = _forward(problem)
+    whole = outputs(problem)
     if not whole or any(output.dim() == 0 for output in whole):
         return _NO_MAP
     for number in range(tensor_at(case, paths[0], tools).shape[0]):
@@ -35,38 +63,31 @@ def why_no_map(paths: Sequence[str], case: Case, problem: Problem, tools: Tools)
         for path in paths:
             values = tensor_at(case, path, tools)
             part = with_tensor(part, path, values[number])
-        try:
-            alone = _forward(tools.build(part))
-        except EvaluationError:
-            return _NO_MAP
-        if len(alone) != len(whole) or not all(map(_equal, [output[number] for output in whole], alone)):
+        alone = outputs_or_none(part, tools)
+        if alone is None or not all_equal([output[number] for output in whole], alone):
             return _NO_MAP
     return ""
 
 
-def why_not_broadcast(path: str, axis: int, size: int, case: Case, problem: Problem, tools: Tools) -> str:
-    """Return "" if forward returns for an input with one slice what it returns for `size` copies of it; may raise.
+def why_not_broadcast(copies: Mapping[str, Copies], case: Case, problem: Problem, tools: Tools) -> str:
+    """Return "" if forward returns for inputs with one slice what it returns for copies of it; may raise.
 
-    A loss that takes one label for a batch without meaning to repeats it in some of its terms only. If forward and
-    backward run with another number of slices too, the sizes only happened to be equal, and one is as good as any.
+    A loss that takes one label for a batch without meaning to repeats it in some of its terms only.
     """
-    try:
-        found, wide = _forward(problem), _forward(_with_copies(case, path, axis, size, tools))
-        if len(found) == len(wide) and all(map(_equal_when_repeated, found, wide)):
-            return ""
-        another = _with_copies(case, path, axis, 2 if size != 2 else 3, tools)
-        tape = record(another)
-        vjp(another, tape, [torch.ones_like(output.tensor) for output in tape.outputs])
-    except EvaluationError:
-        return "forward does not broadcast a dimension of size 1"
-    return ""
+    found, wide = outputs(problem), outputs_or_none(_repeated(case, copies, tools), tools)
+    if wide is not None and len(found) == len(wide) and all(map(_equal_when_repeated, found, wide)):
+        return ""
+    return "forward does not broadcast a dimension of size 1"
 
 
-def _with_copies(case: Case, path: str, axis: int, count: int, tools: Tools) -> Problem:
-    """Return the problem with the only slice of an input repeated."""
-    values = tensor_at(case, path, tools)
-    repeated = values.expand(*values.shape[:axis], count, *values.shape[axis + 1 :]).contiguous()
-    return tools.build(with_tensor(case, path, repeated))
+def _repeated(case: Case, copies: Mapping[str, Copies], tools: Tools) -> Case:
+    """Return the case with the only slice of each of these inputs repeated."""
+    for path, each in copies.items():
+        values = tensor_at(case, path, tools)
+        values = values.unsqueeze(0) if each.is_new else values
+        shape = (*values.shape[: each.axis], each.count, *values.shape[each.axis + 1 :])
+        case = with_tensor(case, path, values.expand(shape).contiguous())
+    return case
 
 
 def uses_matrices(operators: frozenset[str]) -> bool:
@@ -89,12 +110,6 @@ def is_well_conditioned(problem: Problem) -> bool:
             if not bool((condition < _WORST_CONDITION).all()):
                 return False
     return True
-
-
-def _forward(problem: Problem) -> list[Tensor]:
-    with torch.no_grad():
-        found = call(problem, [primal.tensor.clone() for primal in problem.primals])
-    return [output.tensor.detach() for output in found]
 
 
 def _equal_when_repeated(narrow: Tensor, wide: Tensor) -> bool:

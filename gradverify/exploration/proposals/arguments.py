@@ -12,9 +12,12 @@ from typing import Any
 import torch
 
 from gradverify.case import INIT, Case, DtypeArgument, Literal, TensorInput, Uniform
+from gradverify.core.model.problem import Problem
 from gradverify.exploration.change import Base, Change
 from gradverify.exploration.dims import shapes
 from gradverify.exploration.inputs import is_fixed, plain_inputs, shown, tensor_inputs, with_input, with_plain
+from gradverify.exploration.slices import all_equal, outputs, outputs_or_none
+from gradverify.exploration.tools import Tools
 
 KIND = "arguments"
 FAMILIES = (
@@ -27,6 +30,7 @@ FAMILIES = (
     ("left", "right"),
     ("lower", "upper"),
 )
+_NO_MODE = "no_such_mode"
 _MODES = (bool, str, NoneType, Enum, DtypeArgument)  # values of which each may have code of its own
 _DTYPES = ("float64", "float32", "bfloat16")
 _MOST = 14  # values tried for one argument
@@ -55,15 +59,24 @@ def proposals(base: Base) -> Iterator[Change]:
 def _change(base: Base, name: str, value: Any, other: Any) -> Change:
     phrase = f"{name}: {shown(other)} (was {shown(value)})"
     other_code = _has_mode(value) or _has_mode(other)
+    is_guess = isinstance(other, str) and other not in base.seen.texts and name not in base.case.explore.choices
     return Change(
         kind=KIND,
         phrase=phrase,
         apply=partial(with_plain, name=name, value=other),
         names=(name,),
         factor=other if type(other) is int and other > 1 else None,
+        rules=(partial(_why_no_mode, name),) if is_guess else (),
         other_code=other_code,
         far=isinstance(other, float) and math.isinf(other) and not base.seen.names_infinity,
     )
+
+
+def _why_no_mode(name: str, case: Case, problem: Problem, tools: Tools) -> str:
+    """Return "" if forward knows the text that an argument has: it raises, or differs, for one that means nothing."""
+    other = outputs_or_none(with_plain(case, name, _NO_MODE), tools)
+    known = other is None or not all_equal(outputs(problem), other)
+    return "" if known else f"forward takes any text for {name}"
 
 
 def _has_mode(value: Any) -> bool:

@@ -38,8 +38,7 @@ def _indices(base: Base, path: str, tensor: Tensor) -> Iterator[tuple[str, Calla
     below = index_limit(base.case, path)
     last = int(tensor.max()) if below is None else below - 1
     special = base.case.explore.indices.get(path)
-    negative = tuple(number for number in base.seen.integers if number < 0)
-    values = negative if special is None else special.special
+    values = base.seen.special if special is None else special.special
     yield "first two equal", lambda index: _at(index, min(1, index.numel() - 1), int(index.reshape(-1)[0]))
     for value in values[:3]:
         yield f"first entry {value}", partial(_at, place=0, value=value)
@@ -63,8 +62,6 @@ def _indices(base: Base, path: str, tensor: Tensor) -> Iterator[tuple[str, Calla
     for value in values[:3]:
         yield f"all {value}", partial(torch.full_like, fill_value=value)
         yield f"last entry {value}", partial(_at, place=-1, value=value)
-    if special is None and -1 not in values:
-        yield "last entry -1", lambda index: _at(index, -1, -1)
 
 
 def _at(tensor: Tensor, place: int, value: int | bool) -> Tensor:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache, partial
 
 from gradverify.case import Case
-from gradverify.exploration.change import Base, Change
-from gradverify.exploration.dims import Dimension, dimensions, resized, shapes, with_size
+from gradverify.exploration.change import Base, Change, Rule
+from gradverify.exploration.dims import Dimension, dimensions, resized, shapes, why_tied, with_size
 from gradverify.exploration.inputs import is_fixed
 from gradverify.exploration.legal import allowed
-from gradverify.exploration.slices import why_no_map, why_not_broadcast
+from gradverify.exploration.slices import Copies, why_no_map, why_not_broadcast
 
 SIZES, RANK = "sizes", "rank"
 _SMALL = (2, 3, 5, 7, 8, 13, 16, 17)
@@ -21,11 +21,13 @@ _MOST = 4096  # for larger blocks, one size beyond it is tried, last
 
 def of_other_sizes(base: Base) -> Iterator[Change]:
     """Yield cases of other sizes, the first of each dimension before the second of any."""
-    ways = [(found, _sizes(base, found)) for found in dimensions(base)]
-    for number in range(max((len(sizes) for _, sizes in ways), default=0)):
-        for dimension, sizes in ways:
-            if number < len(sizes):
-                yield _resize(base, dimension, sizes[number])
+    ways = [
+        [_resize(base, found, size, untied) for size in _sizes(base, found)]
+        for found in dimensions(base)
+        for untied in [_untied(base, found)]
+    ]
+    for number in range(max(map(len, ways), default=0)):
+        yield from (way[number] for way in ways if number < len(way))
 
 
 def beside(base: Base, change: Change) -> Iterator[Change]:
@@ -48,16 +50,33 @@ def of_other_rank(base: Base) -> Iterator[Change]:
     groups = dict.fromkeys((tuple(ranks), tuple(p for p in ranks if len(ranks[p]) == most), *((p,) for p in ranks)))
     for paths in groups:
         if paths:
-            yield _reshape(base, paths, {path: (2, *ranks[path]) for path in paths}, "a leading dimension of 2", paths)
-            one = {path: (1, *ranks[path]) for path in paths}
-            yield _reshape(base, paths, one, "a leading dimension of 1", paths)
+            rule = partial(why_no_map, paths)
+            yield _reshape(base, {p: (2, *ranks[p]) for p in paths}, "a leading dimension of 2", rule)
+            yield _reshape(base, {p: (1, *ranks[p]) for p in paths}, "a leading dimension of 1", rule)
     for paths in groups:
         if paths and all(ranks[path] for path in paths):
-            less = {path: ranks[path][1:] for path in paths}
-            yield _reshape(base, paths, less, "without the first dimension", ())
+            rules = _may_lose_first(base, {path: ranks[path][0] for path in paths}, ranks)
+            yield _reshape(base, {p: ranks[p][1:] for p in paths}, "without the first dimension", *rules)
     for paths in groups:
         if paths:
-            yield _reshape(base, paths, {p: (2, 2, *ranks[p]) for p in paths}, "two leading dimensions of 2", paths)
+            new = {path: (2, 2, *ranks[path]) for path in paths}
+            yield _reshape(base, new, "two leading dimensions of 2", partial(why_no_map, paths))
+
+
+def _may_lose_first(base: Base, firsts: Mapping[str, int], ranks: Mapping[str, tuple[int, ...]]) -> tuple[Rule, ...]:
+    """Return what forward has to be where inputs lose their first dimension, whose sizes are `firsts`, and others not.
+
+    It broadcasts what is left, or takes any number of slices.
+    """
+    if not any(shape for path, shape in ranks.items() if path not in firsts):
+        return ()
+    broadcast = partial(why_not_broadcast, {p: Copies(count=size, is_new=True) for p, size in firsts.items()})
+    size, *others = dict.fromkeys(firsts.values())
+    if others:
+        return (broadcast,)
+    places = tuple((path, 0) for path in firsts)
+    first = Dimension(name="the first dimension", size=size, places=places, beside_equals=True)
+    return (_either(broadcast, _untied(base, first)),)
 
 
 def _sizes(base: Base, dimension: Dimension) -> list[int]:
@@ -73,18 +92,33 @@ def _sizes(base: Base, dimension: Dimension) -> list[int]:
     return [other for other in near if other not in (size, 0) and allowed(base.case, dimension.name, other)]
 
 
-def _resize(base: Base, dimension: Dimension, size: int) -> Change:
-    broadcast = [
-        partial(why_not_broadcast, *place, dimension.size) for place in dimension.places if dimension.beside_equals
-    ]
+def _resize(base: Base, dimension: Dimension, size: int, untied: Rule | None = None) -> Change:
+    """Return the change of a size; `untied` is what has to hold where equal ones stay, unless 1 is broadcast."""
+    rule = untied
+    if dimension.beside_equals and size == 1:
+        copies = {path: Copies(count=dimension.size, axis=axis) for path, axis in dimension.places}
+        rule = _either(partial(why_not_broadcast, copies), untied)
     return Change(
         kind=SIZES,
         phrase=f"{dimension.name}: {size} (was {dimension.size})",
         apply=partial(_resized, base, dimension, size),
         size=size,
         names=tuple(path for path, _ in dimension.places) or (dimension.name,),
-        rules=tuple(broadcast) if size == 1 else (),
+        rules=() if rule is None else (rule,),
     )
+
+
+def _untied(base: Base, dimension: Dimension) -> Rule | None:
+    """Return the rule that a size is not tied to equal ones that stay; None if none stays."""
+    known = cache(partial(why_tied, base.case, dimension, base.tools))
+    return (lambda _case, _problem, _tools: known()) if dimension.beside_equals else None
+
+
+def _either(one: Rule, other: Rule | None) -> Rule:
+    """Return the rule that one of two rules holds; the first, if there is no other."""
+    if other is None:
+        return one
+    return lambda case, problem, tools: one(case, problem, tools) and other(case, problem, tools)
 
 
 def _resized(base: Base, dimension: Dimension, size: int, case: Case) -> Case:
@@ -97,14 +131,10 @@ def _all_resized(base: Base, found: Sequence[Dimension], size: int, case: Case) 
     return case
 
 
-def _reshape(
-    base: Base, paths: tuple[str, ...], new: dict[str, tuple[int, ...]], what: str, mapped: tuple[str, ...]
-) -> Change:
+def _reshape(base: Base, new: Mapping[str, tuple[int, ...]], what: str, *rules: Rule) -> Change:
     def apply(case: Case) -> Case:
-        for path in paths:
-            case = resized(case, path, new[path], base.tools)
+        for path, shape in new.items():
+            case = resized(case, path, shape, base.tools)
         return case
 
-    phrase = f"{', '.join(paths)}: {what}"
-    rules = (partial(why_no_map, mapped),) if mapped else ()
-    return Change(kind=RANK, phrase=phrase, apply=apply, names=paths, rules=rules)
+    return Change(kind=RANK, phrase=f"{', '.join(new)}: {what}", apply=apply, names=tuple(new), rules=rules)

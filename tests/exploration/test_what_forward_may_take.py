@@ -1,0 +1,128 @@
+"""Inputs that forward takes without meaning to are no tries: unknown texts, sizes cut short, negative places."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+import gradverify
+from tests.exploration.hidden_mistakes import Function, points, saving
+
+pytestmark = pytest.mark.slow
+
+LABELS = torch.tensor([0, 2, 1, 1])
+
+
+def mean_or_sum(x: Tensor, reduction: str) -> Tensor:
+    return x.sin().sum() if reduction == "sum" else x.sin().sum() / x.numel()
+
+
+def of_mean_or_sum(grad: Tensor, x: Tensor, reduction: str) -> Tensor:
+    return grad * x.cos() / (x.numel() if reduction == "mean" else 1)
+
+
+def padded(x: Tensor, mode: str) -> Tensor:
+    return functional.pad(x.sin(), (1, 1), mode=mode)
+
+
+def of_constant(grad: Tensor, x: Tensor, mode: str) -> Tensor:
+    return grad[..., 1:-1] * x.cos()
+
+
+def picked(x: Tensor, labels: Tensor) -> Tensor:
+    """Return the cross entropy; `gather` takes fewer labels than rows."""
+    return -x.log_softmax(-1).gather(1, labels[:, None]).sum()
+
+
+def of_picked(grad: Tensor, x: Tensor, labels: Tensor) -> Tensor:
+    """Return the gradient, in which every row has a label."""
+    return grad * x.softmax(-1).scatter_add(1, labels[:, None], -torch.ones_like(x[:, :1]))
+
+
+def per_row(x: Tensor, y: Tensor) -> Tensor:
+    return (x * y).sum() / len(x)
+
+
+def of_per_row(grad: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    return (grad * y / len(y)).sum_to_size(x.shape) if x.dim() < y.dim() else grad * y / len(y)
+
+
+RIGHT: dict[str, tuple[Function, tuple[Any, ...]]] = {
+    "text for the branch of all others": (saving(mean_or_sum, of_mean_or_sum), (points(2, 3), "mean")),
+    "fewer labels than rows": (saving(picked, of_picked), (points(4, 3), LABELS)),
+    "rows that only one input loses": (
+        saving(per_row, of_per_row),
+        (points(4, 3), points(4, 3).detach()),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_inputs_that_forward_does_not_know_are_no_failures(name: str) -> None:
+    function, inputs = RIGHT[name]
+    found = gradverify.explore(function, inputs, checks=("gradcheck",), budget=150)
+    assert (found.message, found.failures) == ("", ())
+    assert found.tries > 40
+
+
+def test_text_that_another_function_knows_is_tried() -> None:
+    found = gradverify.explore(saving(padded, of_constant), (points(2, 3), "constant"), checks=("gradcheck",))
+    assert any("mode: reflect" in phrase for each in found.failures for phrase in (*each.changes, *each.also_at))
+
+
+def test_dimension_counted_from_the_end_is_no_label() -> None:
+    seen: list[Tensor] = []
+
+    def rows(x: Tensor, labels: Tensor) -> Tensor:
+        seen.append(labels.clone())
+        return x[labels].sum(-1)
+
+    assert gradverify.explore(rows, (points(4, 2), LABELS), checks=("gradcheck",), budget=100).failures == ()
+    assert len({str(labels) for labels in seen}) > 5
+    assert min(int(labels.min()) for labels in seen if labels.numel()) == 0
+
+
+def masked(x: Tensor, labels: Tensor) -> Tensor:
+    return torch.where(labels >= 0, x[labels].sin(), 0.0)
+
+
+def of_all(grad: Tensor, x: Tensor, labels: Tensor) -> Tensor:
+    return torch.zeros_like(x).index_add(0, labels % len(x), grad) * x.cos()
+
+
+def test_negative_label_is_tried_where_the_code_tests_for_it() -> None:
+    found = gradverify.explore(saving(masked, of_all), (points(4), LABELS), checks=("gradcheck",))
+    assert any("labels: " in each.changes[0] and "-1" in each.changes[0] for each in found.failures)
+
+
+class Weights(torch.autograd.Function):
+    """What each part of a ray absorbs of what the parts before it let through.
+
+    Backward takes 1 less what was absorbed for what is let through: in float32 nothing is left of it.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, lengths: Tensor) -> Tensor:
+        each = x * lengths
+        found = torch.exp(each - each.cumsum(0)) * (1 - torch.exp(-each))
+        ctx.save_for_backward(lengths, found)
+        return found
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        lengths, found = ctx.saved_tensors
+        absorbed, passed = grad * found, 1 - found.cumsum(0)
+        after = [absorbed[place + 1 :].sum() for place in range(len(grad))]
+        return (passed * grad - torch.stack(after)) * lengths, None
+
+
+def test_second_derivative_that_rounds_in_float32_only_is_right() -> None:
+    x = torch.tensor([4.669, 0.746, 0.113, 1.765], dtype=torch.float64, requires_grad=True)
+    lengths = torch.tensor([0.645, 0.791, 0.179, 0.351], dtype=torch.float64)
+    found = gradverify.explore(Weights, (x, lengths), budget=150)
+    assert (found.message, found.failures) == ("", ())
+    assert found.tries > 40
