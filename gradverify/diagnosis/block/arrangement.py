@@ -6,55 +6,26 @@ A permutation is found by sorting a random weighted sum of each row or column.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import combinations, islice
+from itertools import combinations
 
 import torch
 from torch import Tensor
 
 from gradverify.core.model.coordinates import Block, total
-from gradverify.diagnosis.block.entries import BlockEntries, explained, fits_sampled_wrong
+from gradverify.diagnosis.block.entries import BlockEntries, Pattern
 from gradverify.diagnosis.naming.wording import dimension_words, element_name, listed
 from gradverify.diagnosis.tuning import EQUAL_ENTRIES
-from gradverify.evidence import Diagnosis, WrongBlock
+from gradverify.evidence import WrongBlock
 
-ZERO_LINE = -1  # in place of the index of a row or column that is zero
+_ZERO = -1  # in place of the position of an entry: zero comes there
 _SHORT = 2  # entries: a roll of so short a dimension exchanges them, which is reported as reversed
 _LONGEST_ROLL = 64  # places
-_AT_ONCE = 64  # arrangements that are compared together
 _UNMATCHED = 0.25  # share of the rows that may have no equal
 
+Arrangement = tuple[str, Pattern]  # the explanation, and which rows and columns are claimed in place of which
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arrangement:
-    """Hypothesis that claimed entry (o, i) is numeric entry (rows[o], columns[i]), 0 if either index is ZERO_LINE."""
-
-    rows: Tensor | None  # (m,) indices; None: the order is unchanged
-    columns: Tensor | None  # (n,) indices; None: the order is unchanged
-    text: str  # the explanation of the finding
-
-
-def first_explaining(entries: BlockEntries, cause: str, candidates: Iterator[Arrangement]) -> Diagnosis | None:
-    """Return the diagnosis of the first arrangement that explains the error, None if none does.
-
-    Many are compared together with a sample of the wrong entries, and those that fit one by one with all entries.
-    """
-    if not entries.may_be_rearranged:
-        return None
-    rows, columns = (torch.arange(size, device=entries.block.device) for size in entries.numeric.shape)
-    everywhere = (rows.unsqueeze(1), columns.unsqueeze(0))
-    while batch := list(islice(candidates, _AT_ONCE)):
-        fitting = fits_sampled_wrong(entries, _expected(entries, batch, entries.sampled_wrong))
-        for number in fitting.nonzero().flatten().tolist():
-            (predicted,) = _expected(entries, [batch[number]], everywhere)
-            found = explained(entries, predicted, cause, batch[number].text)
-            if found is not None:
-                return found
-    return None
-
-
-# From the positions of the entries of a tensor, in its shape, to moves of them: the words, and the position (or
-# ZERO_LINE) that comes to each place.
+# From the positions of the entries of a tensor, in its shape, to moves of them: the words, and the position (or _ZERO)
+# that comes to each place.
 Moves = Callable[[Tensor], Iterator[tuple[str, Tensor]]]
 
 
@@ -83,7 +54,7 @@ def zero_filled_shifts(places: Tensor) -> Iterator[tuple[str, Tensor]]:
     for dimension, size in enumerate(places.shape):
         for by in (1, -1) if size > _SHORT else ():
             order = places.roll(by, dimension)
-            order.select(dimension, 0 if by > 0 else -1).fill_(ZERO_LINE)
+            order.select(dimension, 0 if by > 0 else -1).fill_(_ZERO)
             words = f"shifted by {by}{dimension_words(places.shape, dimension)}"
             yield f"{words}, with zeros in the place that is left", order
 
@@ -103,19 +74,29 @@ def _directions(places: Tensor) -> Iterator[tuple[str, tuple[int, ...], int]]:
         yield " as a whole", tuple(range(places.dim())), places.numel()
 
 
-def arrangements(evidence: WrongBlock, moves: Moves) -> Iterator[Arrangement]:
+def arrangements(block: WrongBlock, moves: Moves) -> Iterator[Arrangement]:
     """Yield moves of the gradient, of the cotangent, and of the values that backward saved."""
-    of, wrt = evidence.of, evidence.wrt
-    for words, order in _flat_moves(wrt, moves, evidence.device):
-        yield Arrangement(rows=None, columns=order, text=f"the gradient by {wrt.name} is {words}")
-    for words, order in _flat_moves(of, moves, evidence.device):  # output k gets the cotangent of output order[k]
-        to = (order != ZERO_LINE).nonzero().squeeze(1)
-        rows = torch.full_like(order, ZERO_LINE).scatter_(0, order[to], to)  # claimed row order[k] is numeric row k
-        yield Arrangement(rows=rows, columns=None, text=f"the cotangent of {of.name} is taken {words}")
+    of, wrt = block.of, block.wrt
+    for words, order in _flat_moves(wrt, moves, block.device):
+        yield f"the gradient by {wrt.name} is {words}", _rearranged(block, None, order)
+    for words, order in _flat_moves(of, moves, block.device):  # output k gets the cotangent of output order[k]
+        to = (order != _ZERO).nonzero().squeeze(1)
+        rows = torch.full_like(order, _ZERO).scatter_(0, order[to], to)  # claimed row order[k] is numeric row k
+        yield f"the cotangent of {of.name} is taken {words}", _rearranged(block, rows, None)
     if of.shape == wrt.shape and moves is not zero_filled_shifts:
-        for words, order in _flat_moves(wrt, moves, evidence.device):
+        for words, order in _flat_moves(wrt, moves, block.device):
             text = f"analytic is numeric of an input {words}: backward uses saved values {words}"
-            yield Arrangement(rows=order, columns=order, text=text)
+            yield text, _rearranged(block, order, order)
+
+
+def _rearranged(block: WrongBlock, rows: Tensor | None, columns: Tensor | None) -> Pattern:
+    """Return the pattern of a block with these of its rows (m,) and columns (n,) in place of its own."""
+    coordinates = [
+        None if order is None else torch.arange(along.start, along.stop, along.step, device=order.device)[order]
+        for along, order in ((block.of, rows), (block.wrt, columns))
+    ]
+    factors = [None if order is None else (order != _ZERO).double() for order in (rows, columns)]
+    return Pattern(rows=coordinates[0], columns=coordinates[1], by_row=factors[0], by_column=factors[1])
 
 
 def _flat_moves(block: Block, moves: Moves, device: torch.device) -> Iterator[tuple[str, Tensor]]:
@@ -124,23 +105,15 @@ def _flat_moves(block: Block, moves: Moves, device: torch.device) -> Iterator[tu
         yield words, order.reshape(-1)
 
 
-def _expected(entries: BlockEntries, batch: Sequence[Arrangement], places: tuple[Tensor, Tensor]) -> Tensor:
-    """Return the values that each arrangement predicts at some entries; `places` are their rows and columns."""
-    rows = torch.stack([places[0] if each.rows is None else each.rows[places[0]] for each in batch])
-    columns = torch.stack([places[1] if each.columns is None else each.columns[places[1]] for each in batch])
-    found = entries.numeric[rows, columns]  # for ZERO_LINE, which is -1, the last one
-    return found.masked_fill((rows == ZERO_LINE) | (columns == ZERO_LINE), 0.0)
-
-
 def permutations(entries: BlockEntries) -> Iterator[Arrangement]:
     """Yield the permutation of columns, and the one of rows, that could turn the numeric block into the claimed one."""
     columns, rows = _matched(entries.claimed.T, entries.numeric.T), _matched(entries.claimed, entries.numeric)
     if columns is not None and (changes := _changes(entries.block.wrt, columns, entries.nonzero.any(0))):
         text = f"the gradients by {entries.block.wrt.name} are in another order: {listed(changes)}"
-        yield Arrangement(rows=None, columns=columns, text=text)
+        yield text, _rearranged(entries.block, None, columns)
     if rows is not None and (changes := _changes(entries.block.of, rows, entries.nonzero.any(1))):
         text = f"the cotangents of {entries.block.of.name} are taken in another order: {listed(changes)}"
-        yield Arrangement(rows=rows, columns=None, text=text)
+        yield text, _rearranged(entries.block, rows, None)
 
 
 def _matched(claimed: Tensor, numeric: Tensor) -> Tensor | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache, cached_property, partial
+from functools import cache, partial
 
 import torch
 from torch import Tensor
@@ -86,16 +86,6 @@ class BlockEntries:
         """True if every claim is zero."""
         return not bool((self.block.claimed != 0).any())
 
-    @cached_property
-    def may_be_rearranged(self) -> bool:
-        """True if most sampled wrong claims equal some numeric entry or zero, as they do in every arrangement."""
-        claimed = self.claimed[self.sampled_wrong]
-        values = torch.cat([self.numeric.flatten(), claimed.new_zeros(1)]).sort().values
-        above = torch.searchsorted(values, claimed).clamp(max=len(values) - 1)
-        near = torch.stack([values[above], values[(above - 1).clamp(min=0)]])
-        nearest = near.gather(0, (near - claimed).abs().argmin(0, keepdim=True))
-        return bool(fits_sampled_wrong(self, nearest.squeeze(0)))
-
     def ratio(self) -> Ratio | None:
         """Return the median of claimed / numeric over the wrong entries; None if most nonzero entries are right."""
         if _ONE_IN * int(self.wrong.sum()) < int(self.nonzero.sum()):
@@ -107,18 +97,24 @@ class BlockEntries:
 
         A factor on all entries is contradicted by any right one.
         """
-        numeric, factor = self.numeric, abs(pattern.factor)
-        if pattern.rows is not None or pattern.columns is not None:
-            rows = self.block.of.coordinates if pattern.rows is None else pattern.rows
-            columns = self.block.wrt.coordinates if pattern.columns is None else pattern.columns
-            numeric = self.block.jacobians.numeric[rows][:, columns]
-        predicted = pattern.factor * numeric
-        predicted = predicted if pattern.by_row is None else predicted * pattern.by_row.unsqueeze(1)
-        predicted = predicted if pattern.by_column is None else predicted * pattern.by_column
-        predicted = predicted if pattern.constant is None else predicted + self.in_rows(pattern.constant)
-        share = explained_share(self, predicted, factor)
-        contradicted = share is not None and pattern.factor != 1.0 and contradicts_right(self, predicted, factor)
+        rows, columns = (torch.arange(size, device=self.block.device) for size in self.numeric.shape)
+        scale = abs(pattern.factor)
+        if not fits_sampled_wrong(self, self._predicted(pattern, *self.sampled_wrong), scale):
+            return None
+        predicted = self._predicted(pattern, rows.unsqueeze(1), columns)
+        share = explained_share(self, predicted, scale)
+        contradicted = share is not None and pattern.factor != 1.0 and contradicts_right(self, predicted, scale)
         return None if contradicted else share
+
+    def _predicted(self, pattern: Pattern, rows: Tensor, columns: Tensor) -> Tensor:
+        """Return the claims that a pattern predicts at rows and columns of the block, whose indices are broadcast."""
+        of, wrt = self.block.of, self.block.wrt
+        outputs = of.start + of.step * rows if pattern.rows is None else pattern.rows[rows]
+        inputs = wrt.start + wrt.step * columns if pattern.columns is None else pattern.columns[columns]
+        predicted = pattern.factor * self.block.jacobians.numeric[outputs, inputs].nan_to_num(0.0, 0.0, 0.0)
+        predicted = predicted if pattern.by_row is None else predicted * pattern.by_row[rows]
+        predicted = predicted if pattern.by_column is None else predicted * pattern.by_column[columns]
+        return predicted if pattern.constant is None else predicted + self.in_rows(pattern.constant)[columns]
 
     def shows_constant(self, constant: Tensor) -> bool:
         """True if `constant` (n,), added to every gradient, is a visible part of the error of a wrong entry."""
@@ -190,7 +186,7 @@ def explained_share(entries: BlockEntries, predicted: Tensor, scale: float = 1.0
     if it misses more than a tenth of the affected entries (one large entry is no evidence for the others), or if more
     than a hundredth of them are right nonzero entries.
     """
-    if not bool(fits_sampled_wrong(entries, predicted[entries.sampled_wrong], scale)):
+    if not fits_sampled_wrong(entries, predicted[entries.sampled_wrong], scale):
         return None
     wrong, error = entries.wrong, (entries.claimed - entries.numeric).abs()
     slack = max(scale, 1.0) * entries.slack
@@ -209,12 +205,12 @@ def explained(entries: BlockEntries, predicted: Tensor, cause: str, text: str, s
     return diagnosed(cause, text, explained_share(entries, predicted, scale))
 
 
-def fits_sampled_wrong(entries: BlockEntries, predicted: Tensor, scale: float = 1.0) -> Tensor:
-    """True where `predicted` (..., k) reproduces most of the k sampled wrong entries; bool, (...)."""
+def fits_sampled_wrong(entries: BlockEntries, predicted: Tensor, scale: float = 1.0) -> bool:
+    """True if `predicted` (k,) reproduces most of the k sampled wrong entries."""
     at = entries.sampled_wrong
     claimed, numeric, slack = entries.claimed[at], entries.numeric[at], entries.slack[at]
     near = _reproduces(predicted, claimed, numeric, max(scale, 1.0) * slack)
-    return near.sum(dim=-1) >= _RESEMBLES * len(claimed)
+    return int(near.sum()) >= _RESEMBLES * len(claimed)
 
 
 def contradicts_right(entries: BlockEntries, predicted: Tensor, scale: float = 1.0) -> bool:

@@ -11,11 +11,9 @@ import torch
 from gradverify.core.estimate.samples import BAR_FACTOR
 from gradverify.core.model.magnitudes import all_set
 from gradverify.diagnosis.block.arrangement import (
-    ZERO_LINE,
     Arrangement,
     Moves,
     arrangements,
-    first_explaining,
     permutations,
     rolls,
     shifts,
@@ -25,7 +23,7 @@ from gradverify.diagnosis.block.arrangement import (
 from gradverify.diagnosis.block.entries import BlockEntries, Pattern, explained
 from gradverify.diagnosis.naming.wording import diagnosed, first
 from gradverify.diagnosis.projections.sums import RandomProjections, SampledLine, holds, transposed_sums
-from gradverify.evidence import Diagnosis, LargeBlock
+from gradverify.evidence import Diagnosis
 
 TRANSPOSED, SHIFTED, PERMUTED = "transposed", "shifted", "permuted"
 _TRANSPOSED = "analytic = numeric transposed: J·cotangent instead of cotangent·J"
@@ -56,24 +54,27 @@ def permuted(seen: BlockEntries) -> Diagnosis | None:
 def _of_several_lines(seen: BlockEntries, moves: Moves) -> Iterator[Arrangement]:
     """Yield arrangements of several nonzero lines; a single line always matches some roll."""
     columns, rows = (int(seen.nonzero.any(across).sum()) > 1 for across in (0, 1))
-    for candidate in arrangements(seen.block, moves):
-        if (columns and candidate.columns is not None) or (rows and candidate.rows is not None):
-            yield candidate
+    for text, pattern in arrangements(seen.block, moves):
+        if (columns and pattern.columns is not None) or (rows and pattern.rows is not None):
+            yield text, pattern
 
 
 def _is_mostly_vacated(seen: BlockEntries, arrangement: Arrangement) -> bool:
     """True if at least half of the wrong entries lie where the shift fills in zeros: then only the edge is wrong."""
     vacated = torch.zeros_like(seen.wrong)
-    for order, dim in ((arrangement.rows, 1), (arrangement.columns, 0)):
-        if order is not None:
-            vacated |= (order == ZERO_LINE).unsqueeze(dim)
+    for factors, dim in ((arrangement[1].by_row, 1), (arrangement[1].by_column, 0)):
+        if factors is not None:
+            vacated |= (factors == 0).unsqueeze(dim)
     return 2 * int((seen.wrong & vacated).sum()) >= int(seen.wrong.sum())
 
 
 def _first_match(cause: str, seen: BlockEntries, candidates: Iterator[Arrangement]) -> Diagnosis | None:
-    if not _of_several_values(seen):  # then saved values may fit in some order
-        candidates = (each for each in candidates if each.rows is None or each.columns is None)
-    return first_explaining(seen, cause, candidates)
+    several = _of_several_values(seen)  # otherwise saved values may fit in some order
+    return first(
+        diagnosed(cause, text, seen.agrees(pattern))
+        for text, pattern in candidates
+        if several or pattern.rows is None or pattern.columns is None
+    )
 
 
 def _of_several_values(seen: BlockEntries) -> bool:
@@ -97,9 +98,9 @@ def _first_in_sums(projections: RandomProjections, cause: str, candidates: Itera
     """Return the diagnosis of the first arrangement that fits the wrong columns, if any, and then the projections."""
     wrong = [(column, _allowed(projections, column)) for column in projections.columns if column.wrong]
     return first(
-        diagnosed(cause, each.text, projections.agrees(_pattern(projections.block, each)))
-        for each in (candidates if wrong else ())
-        if all(_fits(projections, each, column, allowed) for column, allowed in wrong)
+        diagnosed(cause, text, projections.agrees(pattern))
+        for text, pattern in (candidates if wrong else ())
+        if all(_fits(projections, pattern, column, allowed) for column, allowed in wrong)
     )
 
 
@@ -110,23 +111,14 @@ def _allowed(projections: RandomProjections, column: SampledLine) -> float:
     return float(BAR_FACTOR * projections.weights.abs().max() * bars + _SAME * column.numeric.value.abs().max())
 
 
-def _pattern(block: LargeBlock, arrangement: Arrangement) -> Pattern:
-    """Return the rows and columns of an arrangement as coordinates of all outputs and inputs."""
-    rows, columns = (
-        None if order is None else along.start + along.step * order
-        for along, order in ((block.of, arrangement.rows), (block.wrt, arrangement.columns))
-    )
-    return Pattern(rows=rows, columns=columns)
-
-
-def _fits(projections: RandomProjections, arrangement: Arrangement, column: SampledLine, allowed: float) -> bool:
+def _fits(projections: RandomProjections, pattern: Pattern, column: SampledLine, allowed: float) -> bool:
     """True if an arrangement turns a column into the claimed one, as far as its sums with the cotangents show."""
     assert column.entries is not None
-    rows, columns, entries = arrangement.rows, arrangement.columns, column.entries.value
-    entries = entries[projections.block.of.coordinates]
-    entries = entries if rows is None else entries[rows]
-    position = column.position if columns is None else int((columns == column.position).nonzero())
-    return all_set((projections.gradients[:, position] - projections.weights @ entries).abs() <= allowed)
+    block, place = projections.block, column.position
+    entries = column.entries.value[block.of.coordinates if pattern.rows is None else pattern.rows]
+    if pattern.columns is not None:
+        place = int((pattern.columns == block.wrt.start + block.wrt.step * place).nonzero())
+    return all_set((projections.gradients[:, place] - projections.weights @ entries).abs() <= allowed)
 
 
 def _transposed_jacobian(projections: RandomProjections) -> Diagnosis | None:
