@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -29,11 +28,7 @@ _TILES = (4, 8, 16, 32, 64, 128, 256)  # tile sizes that are tried
 _CHANGES = 2  # from right to wrong or back along an order, at most: a region has one or two boundaries
 _TRIES = 4  # coordinates with the same key, until one is clearly right or wrong
 
-_IsWrong = Callable[[Tensor], bool]  # from a mask (k,) to whether its coordinates are wrong; may raise _Unclear
-
-
-class _Unclear(Exception):
-    """None of the coordinates that were tried is clearly right or clearly wrong."""
+_IsWrong = Callable[[Tensor], bool]  # from a mask (k,) to whether its coordinates are wrong
 
 
 def confined_to_places(projections: RandomProjections) -> Diagnosis | None:
@@ -103,8 +98,8 @@ def _orders(block: Block, projections: RandomProjections, axis: Axis) -> Iterato
 def _contiguous(keys: Tensor, sample: Sequence[SampledLine], is_wrong: _IsWrong) -> Tensor | None:
     """Return the mask (k,) of wrong coordinates, assuming that these, or the right ones, are contiguous by `keys` (k,).
 
-    Returns None if the sample contradicts this, or a boundary is unclear. Each boundary is found by bisection between a
-    right and a wrong coordinate; a step costs one column or row, or a few.
+    Returns None if the sample contradicts this. Each boundary is found by bisection between a right and a wrong
+    coordinate; a step costs one column or row, or a few.
     """
     known = sorted((float(keys[each.position]), each.wrong) for each in sample if each.wrong or each.right)
     if any(first[0] == second[0] and first[1] != second[1] for first, second in pairwise(known)):
@@ -113,11 +108,9 @@ def _contiguous(keys: Tensor, sample: Sequence[SampledLine], is_wrong: _IsWrong)
     if not 1 <= len(changes) <= _CHANGES:
         return None
     wrong = torch.full_like(keys, known[0][1], dtype=torch.bool)
-    with suppress(_Unclear):
-        for below, above in changes:
-            wrong = torch.where(keys >= _boundary(keys, below, above, is_wrong), above[1], wrong)
-        return wrong
-    return None
+    for below, above in changes:
+        wrong = torch.where(keys >= _boundary(keys, below, above, is_wrong), above[1], wrong)
+    return wrong
 
 
 def _boundary(keys: Tensor, below: tuple[float, bool], above: tuple[float, bool], is_wrong: _IsWrong) -> float:
@@ -128,11 +121,8 @@ def _boundary(keys: Tensor, below: tuple[float, bool], above: tuple[float, bool]
 
 
 def _is_wrong(projections: RandomProjections, axis: Axis, silent: Tensor, here: Tensor) -> bool:
-    """True if coordinates in a mask (k,) are wrong; raises _Unclear if none of a few that are tried is clear."""
+    """True if coordinates in a mask (k,) are wrong: the first that is clear says it, of a few that are tried."""
     preferred = here & ~silent  # a silent coordinate may be wrong too, but its error may not show
     places = (preferred if bool(preferred.any()) else here).nonzero().flatten().tolist()
-    for place in places[:: max(1, len(places) // _TRIES)][:_TRIES]:
-        found = line(projections, axis, place)
-        if found.wrong != found.right:
-            return found.wrong
-    raise _Unclear
+    tried = (line(projections, axis, place) for place in places[:: max(1, len(places) // _TRIES)][:_TRIES])
+    return next((found.wrong for found in tried if found.wrong or found.right), False)
