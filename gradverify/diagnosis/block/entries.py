@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
 
@@ -10,11 +10,10 @@ import torch
 from torch import Tensor
 
 from gradverify.case import Tolerances
-from gradverify.core.backward.vjps import row, row_cotangent
+from gradverify.core.backward.vjps import row_cotangent
 from gradverify.core.decide.compare import relative_tolerance
 from gradverify.core.estimate.samples import BAR_FACTOR
-from gradverify.core.model.coordinates import Block, zero_outside
-from gradverify.core.model.generators import random_magnitudes
+from gradverify.core.model.coordinates import Block
 from gradverify.diagnosis.block.elsewhere import permuted_block
 from gradverify.diagnosis.naming.variables import Axis, Variable, tensors_along
 from gradverify.diagnosis.naming.wording import diagnosed
@@ -27,7 +26,6 @@ _RESEMBLES = 0.8  # share of the sampled wrong entries that a pattern has to rep
 CLOSE = 1e-3  # of an error, and of the entry itself: largest residual of a pattern beyond the slack
 CAP = 0.1  # of an error: largest part attributed to measurement and rounding
 ROUNDINGS = 10  # times eps of the dtype that backward computes in, and the claimed entry or the size of a sum
-_COTANGENTS = 4  # random, of 32 bits each: even a Jacobian of zeros and ones returns numbers that narrow dtypes round
 _SAMPLES = 512  # entries in a sample, all of up to twice as many: a pattern has to fit them before all are compared
 _ONE_IN = 2  # at least one nonzero entry in so many has to be wrong for one factor on all
 _SUMS = 1e-13  # of the largest entry in the row, or column: rounding that sums in backward leave in place of a zero
@@ -81,11 +79,6 @@ class BlockEntries:
         """Mask (m, n) of the entries whose derivative is not zero."""
         return ~self.zero
 
-    @property
-    def claims_nothing(self) -> bool:
-        """True if every claim is zero."""
-        return not bool((self.block.claimed != 0).any())
-
     def ratio(self) -> Ratio | None:
         """Return the median of claimed / numeric over the wrong entries; None if most nonzero entries are right."""
         if _ONE_IN * int(self.wrong.sum()) < int(self.nonzero.sum()):
@@ -120,19 +113,6 @@ class BlockEntries:
         """True if `constant` (n,), added to every gradient, is a visible part of the error of a wrong entry."""
         error = (self.claimed - self.numeric).abs()
         return bool((self.in_rows(constant).abs() > CLOSE * error)[self.wrong].any())
-
-    def random_vjps(self) -> Iterator[Tensor]:
-        """Yield the vjps (n,) of random cotangents over the block, each when it is asked for."""
-        generator = torch.Generator().manual_seed(0)
-        ones = torch.ones(max(block.stop for block in self.block.outputs), dtype=torch.float64)
-        for _ in range(_COTANGENTS):
-            cotangent = random_magnitudes(zero_outside(ones, self.block.of.coordinates), generator)
-            yield row(self.block.backward, cotangent)
-
-    def relative_error(self) -> float:
-        """Return the norm of the errors of the wrong entries, relative to that of the numeric entries."""
-        error = (self.claimed - self.numeric).masked_fill(~self.wrong, 0.0)
-        return float(torch.linalg.vector_norm(error) / torch.linalg.vector_norm(self.numeric))
 
     def in_rows(self, constant: Tensor) -> Tensor:
         """Return what a constant in the gradient adds to the claimed rows, which are computed one by one."""

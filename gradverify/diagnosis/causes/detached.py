@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gradverify.core.model.magnitudes import any_set
 from gradverify.diagnosis.projections.sums import ComparedBlock
 from gradverify.evidence import Diagnosis
 
@@ -10,7 +11,7 @@ DETACHED = "detached"
 
 def detached(compared: ComparedBlock) -> Diagnosis | None:
     """Detect a claimed block of zeros."""
-    if not compared.claims_nothing:
+    if any_set(compared.claimed != 0):
         return None
     block = compared.block
     of, wrt = block.of.name, block.wrt.name

@@ -6,7 +6,7 @@ it holds in some columns is not enough.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -61,35 +61,15 @@ class RandomProjections(BothSides):
 
     block: LargeBlock
     cotangents: Tensor  # (K, m)
+    weights: Tensor  # (K, outputs) the cotangents of the block's output
     vjps: Tensor  # (K, n) the vjps
+    gradients: Tensor  # (K, inputs) the vjps by the block's input
     directions: Tensor  # (L, n)
+    displacements: Tensor  # (L, inputs) the directions of the block's input
     slopes: tuple[Estimate, ...]  # of every output along each direction
     rounding: Tensor  # (K, L) bound on the rounding of sums in backward
     error_size: Tensor  # (K, L) root mean square of the errors of the sums, per kind of weights and direction
-
-    @property
-    def nonzero(self) -> None:
-        """None: single entries are not known."""
-
-    @property
-    def claims_nothing(self) -> bool:
-        """True if every sum of claims is zero."""
-        return not any_set(self.claimed != 0)
-
-    @property
-    def weights(self) -> Tensor:
-        """The cotangents of the block's output, (K, outputs)."""
-        return self.cotangents[:, self.block.of.coordinates]
-
-    @property
-    def gradients(self) -> Tensor:
-        """The vjps by the block's input, (K, inputs)."""
-        return self.vjps[:, self.block.wrt.coordinates]
-
-    @property
-    def displacements(self) -> Tensor:
-        """The directions of the block's input, (L, inputs)."""
-        return self.directions[:, self.block.wrt.coordinates]
+    nonzero: None = None  # single entries are not known
 
     def agrees(self, pattern: Pattern) -> float | None:
         """Return 1 if the pattern holds in the whole block, else None.
@@ -103,15 +83,6 @@ class RandomProjections(BothSides):
     def shows_constant(self, constant: Tensor) -> bool:
         """True if `constant` (n,), added to every gradient, is a visible part of the errors."""
         return any_set(self.along_directions(constant).abs() > CLOSE * self.error_size)
-
-    def random_vjps(self) -> Iterator[Tensor]:
-        """Yield the vjps (n,) of the cotangents."""
-        return iter(self.vjps)
-
-    def relative_error(self) -> float:
-        """Return the norm of the errors of the sums, relative to that of the measured sums."""
-        error = torch.linalg.vector_norm(self.claimed - self.numeric.value)
-        return float(error / torch.linalg.vector_norm(self.numeric.value))
 
     def multiple_of_cotangent(self, inputs: Tensor) -> str | None:
         """Return "cotangent", or "3 × cotangent", if backward returns one multiple of it by `inputs` (n,) bool."""
@@ -169,8 +140,11 @@ def ask(block: LargeBlock) -> RandomProjections:
     return RandomProjections(
         block=block,
         cotangents=cotangents,
+        weights=cotangents[:, block.of.coordinates],
         vjps=vjps,
+        gradients=vjps[:, block.wrt.coordinates],
         directions=directions,
+        displacements=directions[:, block.wrt.coordinates],
         slopes=slopes,
         claimed=claimed,
         numeric=numeric,
