@@ -87,7 +87,7 @@ class _Factor:
     value: float  # exact if it is a known constant
     accuracy: float  # relative
     known: Constant | None
-    argument: ScalarPower | None  # argument or result of which it is a power
+    argument: ScalarPower | None  # power of an argument or a result that it is, up to the sign
     share: float  # of the squared error that it explains
 
     @property
@@ -159,18 +159,16 @@ def _constant_factor(compared: ComparedBlock, found: _Factor) -> Diagnosis | Non
 def _interpretation(block: WrongBlock, found: _Factor) -> str:
     sized = next((tensor for tensor in (block.wrt, block.of) if found.count in tensor.shape), None)
     size = "" if sized is None or (found.count or 0) < _MIN_COUNT else f"the size of a dimension of {sized.name}"
-    source, known = found.argument, found.known
+    source, constant, note = found.argument, found.argument or found.known, size
     if source is not None:
-        given = f"{source.name} is {number_text(source.value)}"
-        if source.negative:
-            return f", which is {source.power_text} ({given})"
-        as_size = f", as is {size}" if size and source.value >= _MIN_COUNT else ""
-        predicate = "is missing" if abs(found.value) < 1 else "too many"
-        return f": a factor of {source.missing_text} {predicate} ({given}{as_size})"
-    if known is None or found.value < 0 or known.is_decimal:
+        note = f"{source.name} is {number_text(source.scalar)}"
+        if source.value * found.value < 0:
+            return f", which is -{source.text} ({note})"
+        note += f", as is {size}" if size and source.scalar >= _MIN_COUNT else ""
+    if constant is None or constant.is_decimal or (source is None and found.value < 0):
         return ""
-    text = f"{known.reciprocal} is missing" if known.reciprocal else f"{known.text} too many"
-    return f": a factor of {text}{f' ({size})' if size else ''}"
+    text = f"{constant.reciprocal} is missing" if constant.reciprocal else f"{constant.text} too many"
+    return f": a factor of {text}{f' ({note})' if note else ''}"
 
 
 def _products(shape: tuple[int, ...]) -> set[int]:

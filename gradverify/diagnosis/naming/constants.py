@@ -39,10 +39,18 @@ _POWERS = (1, -1, 2, -2)  # of such a scalar
 class Constant:
     """A number with a name."""
 
-    value: float  # positive
+    value: float  # positive, unless it is a power of a scalar
     text: str  # 2, 1/3, √5, 1/π
     reciprocal: str  # the text of its reciprocal, "" if that is not simpler
     is_decimal: bool = False  # a decimal number, with no other meaning than its value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScalarPower(Constant):
+    """A power of a scalar of the function: y, y², 1/y."""
+
+    name: str  # y
+    scalar: float  # the value of y
 
 
 def known_constant(value: float, accuracy: float, sizes: Iterable[int] = ()) -> Constant | None:
@@ -131,50 +139,26 @@ def _both(text: str, value: float) -> Iterator[Constant]:
     yield Constant(value=1 / value, text=f"1/{text}", reciprocal=text)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScalarPower:
-    """A scalar of the function of which a factor is a power, up to the sign."""
-
-    name: str  # y
-    value: float
-    power: int  # |factor| = |value|**power
-    negative: bool  # factor = -value**power
-
-    @property
-    def power_text(self) -> str:
-        """The factor as a power of the scalar: y, y², -1/y."""
-        return f"{'-' if self.negative else ''}{self._text(self.power)}"
-
-    @property
-    def missing_text(self) -> str:
-        """What is missing, or too many: the power or its reciprocal, whichever is larger; "1/y" if y = 0.7."""
-        return self._text(-self.power if abs(self.value) ** self.power < 1 else self.power)
-
-    def _text(self, power: int) -> str:
-        words = self.name if abs(power) == 1 else f"{self.name}²"
-        return words if power > 0 else f"1/{words}"
-
-
 def scalar_power(block: WrongBlock, factor: float, accuracy: float) -> ScalarPower | None:
-    """Return the scalar of which a factor is a power, up to the sign, within a relative `accuracy`.
+    """Return the power of a scalar that a factor is, up to the sign, within a relative `accuracy`.
 
     Returns None if no scalar fits, or several do, or the factor is not known well enough.
     """
     allowed = max(accuracy, _LEAST)
     if allowed > _WELL:
         return None
-    found = [
-        ScalarPower(name=name, value=value, power=power, negative=_power(value, power) * factor < 0)
-        for name, value in dict(_numbers(block)).items()
-        for power in _POWERS
-        if abs(value) not in _COMMON and abs(abs(_power(value, power)) - abs(factor)) <= allowed * abs(factor)
-    ]
+    scalars = [(name, value) for name, value in dict(_numbers(block)).items() if abs(value) not in _COMMON]
+    powers = (_power(name, value, power) for name, value in scalars for power in _POWERS)
+    found = [each for each in powers if abs(abs(each.value) - abs(factor)) <= allowed * abs(factor)]
     return found[0] if len(found) == 1 else None
 
 
-def _power(value: float, power: int) -> float:
-    """Return value**power; inf where Python's own operator raises OverflowError."""
-    return float(torch.tensor(value, dtype=torch.float64).pow(power))
+def _power(name: str, scalar: float, power: int) -> ScalarPower:
+    """Return a power of a scalar; it is infinite where Python's own operator raises OverflowError."""
+    value = float(torch.tensor(scalar, dtype=torch.float64).pow(power))
+    words = name if abs(power) == 1 else f"{name}²"
+    text, inverse = (words, f"1/{words}") if power > 0 else (f"1/{words}", words)
+    return ScalarPower(value=value, text=text, reciprocal=inverse if abs(value) < 1 else "", name=name, scalar=scalar)
 
 
 def _numbers(block: WrongBlock) -> Iterator[tuple[str, float]]:
