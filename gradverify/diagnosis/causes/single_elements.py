@@ -10,9 +10,8 @@ from torch import Tensor
 
 from gradverify.core.estimate.samples import BAR_FACTOR
 from gradverify.core.model.coordinates import total
-from gradverify.core.model.magnitudes import all_set
 from gradverify.core.tuning import SEVERAL
-from gradverify.diagnosis.block.entries import BlockEntries, Ratio, are_multiples, ratio_of
+from gradverify.diagnosis.block.entries import BlockEntries, are_multiples, typical_ratio
 from gradverify.diagnosis.block.relation import factor_in_words, share_inside
 from gradverify.diagnosis.naming.variables import Axis, block_along, broadcast_along
 from gradverify.diagnosis.naming.wording import NAMED, differ_text, element_name, first, listed
@@ -66,7 +65,7 @@ def _wrong_elements(seen: BlockEntries, axis: Axis) -> Diagnosis | None:
     positions = wrong.nonzero().flatten().tolist()
     places = torch.arange(len(wrong), device=wrong.device)
     inside = [broadcast_along(axis, places == at) & seen.wrong for at in positions]
-    factors = [_factor_text(ratio_of(seen, at), seen.claimed[at], seen.numeric[at], seen.slack[at]) for at in inside]
+    factors = [_factor_text(seen.claimed[at], seen.numeric[at], seen.slack[at]) for at in inside]
     if axis is Axis.OUTPUT and "" in factors:
         return None
     return _listed_elements(seen.block, axis, positions, factors, share)
@@ -85,8 +84,9 @@ def _listed_elements(
     return Diagnosis(cause=SINGLE_ELEMENTS, explanation=text, share=share)
 
 
-def _factor_text(ratio: Ratio | None, claimed: Tensor, numeric: Tensor, slack: Tensor) -> str:
-    """Return the factor of all wrong claims in words, "" if they have none in common; `ratio` is a typical one."""
+def _factor_text(claimed: Tensor, numeric: Tensor, slack: Tensor) -> str:
+    """Return the factor of all wrong claims in words, "" if they have none in common."""
+    ratio = typical_ratio(claimed, numeric, slack)
     if ratio is None or not are_multiples(claimed, numeric, slack, ratio.value):
         return ""
     return factor_in_words(ratio)[1]
@@ -137,9 +137,5 @@ def _along(projections: RandomProjections, axis: Axis, counts: range) -> Diagnos
     others_are_zero = bool(((projections.claimed - part.claimed).abs() <= projections.rounding).all())
     if others_are_zero or not part.is_right_outside():
         return None
-    ratios = [each.ratio() if all_set(each.numeric.value != 0) else None for each in found_lines]
-    factors = [
-        _factor_text(ratio, each.claimed, each.numeric.value, BAR_FACTOR * each.numeric.bar)
-        for ratio, each in zip(ratios, found_lines, strict=True)
-    ]
+    factors = [_factor_text(each.claimed, each.numeric.value, BAR_FACTOR * each.numeric.bar) for each in found_lines]
     return None if "" in factors else _listed_elements(projections.block, axis, places, factors, 1.0)
