@@ -83,7 +83,7 @@ class BlockEntries:
         """Return the median of claimed / numeric over the wrong entries; None if most nonzero entries are right."""
         if _ONE_IN * int(self.wrong.sum()) < int(self.nonzero.sum()):
             return None  # a factor that the tolerance hides in most entries is not confirmed there
-        return ratio_of(self, self.wrong)
+        return self.ratio_in(self.wrong)
 
     def agrees(self, pattern: Pattern) -> float | None:
         """Return the share of the squared error that the pattern explains; None if it does not hold.
@@ -92,11 +92,11 @@ class BlockEntries:
         """
         rows, columns = (torch.arange(size, device=self.block.device) for size in self.numeric.shape)
         scale = abs(pattern.factor)
-        if not fits_sampled_wrong(self, self._predicted(pattern, *self.sampled_wrong), scale):
+        if not self._fits_sample(self._predicted(pattern, *self.sampled_wrong), scale):
             return None
         predicted = self._predicted(pattern, rows.unsqueeze(1), columns)
-        share = explained_share(self, predicted, scale)
-        contradicted = share is not None and pattern.factor != 1.0 and contradicts_right(self, predicted, scale)
+        share = self.explained_share(predicted, scale)
+        contradicted = share is not None and pattern.factor != 1.0 and self.contradicts_right(predicted, scale)
         return None if contradicted else share
 
     def _predicted(self, pattern: Pattern, rows: Tensor, columns: Tensor) -> Tensor:
@@ -108,6 +108,58 @@ class BlockEntries:
         predicted = predicted if pattern.by_row is None else predicted * pattern.by_row[rows]
         predicted = predicted if pattern.by_column is None else predicted * pattern.by_column[columns]
         return predicted if pattern.constant is None else predicted + self.in_rows(pattern.constant)[columns]
+
+    def explained_share(self, predicted: Tensor, scale: float = 1.0) -> float | None:
+        """Return the share of the squared error that `predicted` (m, n) explains, None if it is rejected.
+
+        `scale` is the factor by which the prediction enlarges numeric values, and so their error bars. Affected entries
+        are the wrong ones and those that differ from the prediction. A prediction is rejected if the share is below
+        MIN_SHARE, if it misses more than a tenth of the affected entries (one large entry is no evidence for the
+        others), or if more than a hundredth of them are right nonzero entries.
+        """
+        if not self._fits_sample(predicted[self.sampled_wrong], scale):
+            return None
+        wrong, error = self.wrong, (self.claimed - self.numeric).abs()
+        slack = max(scale, 1.0) * self.slack
+        slack = torch.where(wrong, torch.minimum(slack, CAP * error), slack)
+        residual = ((self.claimed - predicted).abs() - slack).clamp_(min=0.0).masked_fill_(self.left_out, 0.0)
+        share = 1.0 - float(torch.linalg.vector_norm(residual / self.largest_error)) ** 2 / self.squared_error
+        reproduced = int((wrong & (residual <= _permitted(error, self.claimed, predicted))).sum())
+        affected = int((wrong | (residual > 0)).sum())
+        spoilt = int(((residual > 0) & ~(wrong | self.zero)).sum())
+        fits = reproduced >= ALMOST_ALL * affected and spoilt <= _SPOILT * affected
+        return share if fits and share >= MIN_SHARE else None
+
+    def explained(self, predicted: Tensor, cause: str, text: str, scale: float = 1.0) -> Diagnosis | None:
+        """Return the diagnosis with this text if `predicted` explains the error, else None; see `explained_share`."""
+        return diagnosed(cause, text, self.explained_share(predicted, scale))
+
+    def share_inside(self, inside: Tensor, factor: float | None = None) -> float | None:
+        """Return the share of the error explained if the entries in a mask alone are wrong; see `explained_share`.
+
+        The mask broadcasts to (m, n). They are wrong by a factor, or in any way if it is None.
+        """
+        wrong, scale = (self.claimed, 1.0) if factor is None else (factor * self.numeric, abs(factor))
+        return self.explained_share(torch.where(inside, wrong, self.numeric), scale)
+
+    def _fits_sample(self, predicted: Tensor, scale: float = 1.0) -> bool:
+        """True if `predicted` (k,) reproduces most of the k sampled wrong entries."""
+        at = self.sampled_wrong
+        claimed, numeric, slack = self.claimed[at], self.numeric[at], self.slack[at]
+        near = _reproduces(predicted, claimed, numeric, max(scale, 1.0) * slack)
+        return int(near.sum()) >= _RESEMBLES * len(claimed)
+
+    def contradicts_right(self, predicted: Tensor, scale: float = 1.0) -> bool:
+        """True if `predicted` (m, n) differs from any right nonzero entry; `scale` as in `explained_share`."""
+        off = (self.claimed - predicted).abs() > max(scale, 1.0) * self.slack
+        return bool((off & ~(self.wrong | self.zero)).any())
+
+    def ratio_in(self, inside: Tensor) -> Ratio | None:
+        """Return a typical ratio over the sampled wrong entries in a mask broadcast to (m, n); None if all are zero."""
+        at = self.sampled_wrong
+        chosen = (inside & self.nonzero)[at]
+        rows, columns = (indices[chosen] for indices in at)
+        return typical_ratio(*(each[rows, columns] for each in (self.claimed, self.numeric, self.slack)))
 
     def shows_constant(self, constant: Tensor) -> bool:
         """True if `constant` (n,), added to every gradient, is a visible part of the error of a wrong entry."""
@@ -156,55 +208,6 @@ def entries_of(evidence: Evidence) -> BlockEntries | None:
         permuted=cache(partial(permuted_block, evidence)),
         tensors_along=cache(lambda axis: tuple(tensors_along(evidence, axis))),
     )
-
-
-def explained_share(entries: BlockEntries, predicted: Tensor, scale: float = 1.0) -> float | None:
-    """Return the share of the squared error that `predicted` (m, n) explains, None if it is rejected.
-
-    `scale` is the factor by which the prediction enlarges numeric values, and so their error bars. Affected entries are
-    the wrong ones and those that differ from the prediction. A prediction is rejected if the share is below MIN_SHARE,
-    if it misses more than a tenth of the affected entries (one large entry is no evidence for the others), or if more
-    than a hundredth of them are right nonzero entries.
-    """
-    if not fits_sampled_wrong(entries, predicted[entries.sampled_wrong], scale):
-        return None
-    wrong, error = entries.wrong, (entries.claimed - entries.numeric).abs()
-    slack = max(scale, 1.0) * entries.slack
-    slack = torch.where(wrong, torch.minimum(slack, CAP * error), slack)
-    residual = ((entries.claimed - predicted).abs() - slack).clamp_(min=0.0).masked_fill_(entries.left_out, 0.0)
-    share = 1.0 - float(torch.linalg.vector_norm(residual / entries.largest_error)) ** 2 / entries.squared_error
-    reproduced = int((wrong & (residual <= _permitted(error, entries.claimed, predicted))).sum())
-    affected = int((wrong | (residual > 0)).sum())
-    spoilt = int(((residual > 0) & ~(wrong | entries.zero)).sum())
-    fits = reproduced >= ALMOST_ALL * affected and spoilt <= _SPOILT * affected
-    return share if fits and share >= MIN_SHARE else None
-
-
-def explained(entries: BlockEntries, predicted: Tensor, cause: str, text: str, scale: float = 1.0) -> Diagnosis | None:
-    """Return the diagnosis with this text if `predicted` explains the error, else None; see `explained_share`."""
-    return diagnosed(cause, text, explained_share(entries, predicted, scale))
-
-
-def fits_sampled_wrong(entries: BlockEntries, predicted: Tensor, scale: float = 1.0) -> bool:
-    """True if `predicted` (k,) reproduces most of the k sampled wrong entries."""
-    at = entries.sampled_wrong
-    claimed, numeric, slack = entries.claimed[at], entries.numeric[at], entries.slack[at]
-    near = _reproduces(predicted, claimed, numeric, max(scale, 1.0) * slack)
-    return int(near.sum()) >= _RESEMBLES * len(claimed)
-
-
-def contradicts_right(entries: BlockEntries, predicted: Tensor, scale: float = 1.0) -> bool:
-    """True if `predicted` (m, n) differs from any right nonzero entry; `scale` as in `explained_share`."""
-    off = (entries.claimed - predicted).abs() > max(scale, 1.0) * entries.slack
-    return bool((off & ~(entries.wrong | entries.zero)).any())
-
-
-def ratio_of(entries: BlockEntries, inside: Tensor) -> Ratio | None:
-    """Return a typical ratio over the sampled wrong entries in a mask broadcast to (m, n); None if all are zero."""
-    at = entries.sampled_wrong
-    chosen = (inside & entries.nonzero)[at]
-    rows, columns = (indices[chosen] for indices in at)
-    return typical_ratio(*(each[rows, columns] for each in (entries.claimed, entries.numeric, entries.slack)))
 
 
 def typical_ratio(claimed: Tensor, numeric: Tensor, bar: Tensor) -> Ratio | None:

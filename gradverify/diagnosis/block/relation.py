@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gradverify.core.model.coordinates import total
 from gradverify.core.tuning import SMALL_PART
-from gradverify.diagnosis.block.entries import BlockEntries, Ratio, explained_share, ratio_of
+from gradverify.diagnosis.block.entries import BlockEntries, Ratio
 from gradverify.diagnosis.block.structure import axes_of, axis_masks, is_elementwise
 from gradverify.diagnosis.naming.constants import common_value, known_constant, measured_text, short_number
 from gradverify.diagnosis.naming.region import AxisMasks, Region
@@ -46,8 +46,8 @@ def confined_along_axis(entries: BlockEntries, axis: Axis, cause: str, regions: 
     if region is None:
         return None
     inside = broadcast_along(axis, coordinates.wrong).expand_as(entries.wrong)
-    share, count = partial(share_inside, entries, inside), coordinates.count
-    ratio = ratio_of(entries, inside) if int((inside & entries.nonzero).sum()) > 1 else None
+    share, count = partial(entries.share_inside, inside), coordinates.count
+    ratio = entries.ratio_in(inside) if int((inside & entries.nonzero).sum()) > 1 else None
     found = related(cause, count, region.text, share, ratio, multiple_of_cotangent(entries, inside.all(0)))
     if found is not None:
         return found
@@ -81,15 +81,6 @@ def related(
         possible.append((None, multiple))
     texts = ((f"{count}; analytic = {words} where {where}", factor) for factor, words in possible)
     return first(diagnosed(cause, text, share(factor)) for text, factor in texts)
-
-
-def share_inside(entries: BlockEntries, inside: Tensor, factor: float | None = None) -> float | None:
-    """Return the share of the squared error explained if the entries inside alone are wrong, None if below MIN_SHARE.
-
-    The mask `inside` broadcasts to (m, n). They are wrong by a factor, or in any way if it is None.
-    """
-    wrong, scale = (entries.claimed, 1.0) if factor is None else (factor * entries.numeric, abs(factor))
-    return explained_share(entries, torch.where(inside, wrong, entries.numeric), scale)
 
 
 def multiple_of_cotangent(entries: BlockEntries, coordinates: Tensor) -> str | None:

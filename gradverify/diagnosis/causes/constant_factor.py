@@ -13,14 +13,7 @@ from torch import Tensor
 
 from gradverify.core.model.coordinates import total
 from gradverify.core.tuning import SEVERAL
-from gradverify.diagnosis.block.entries import (
-    BlockEntries,
-    Pattern,
-    are_multiples,
-    contradicts_right,
-    explained_share,
-    ratio_of,
-)
+from gradverify.diagnosis.block.entries import BlockEntries, Pattern, are_multiples
 from gradverify.diagnosis.block.relation import confined_along_axis, factor_in_words
 from gradverify.diagnosis.block.structure import Slices, all_slices, axes_of, is_every_nth, is_run
 from gradverify.diagnosis.naming.constants import (
@@ -256,7 +249,7 @@ def mean_for_sum_by_line(seen: BlockEntries) -> Diagnosis | None:
             (seen.numeric / divisor, 1.0, "numeric / k", "a mean over them instead of their sum"),
             (seen.numeric * divisor, float(divisor.max()), "k × numeric", "a sum over them instead of their mean"),
         ):
-            share = explained_share(seen, predicted, scale)
+            share = seen.explained_share(predicted, scale)
             if share is not None:
                 meaning = f", where k is the number of {counted}: {meaning}"
                 return diagnosed_everywhere(MEAN_FOR_SUM, f"analytic = {words}", share, meaning)
@@ -274,7 +267,7 @@ def _counts_differ(counts: Tensor) -> bool:
 def factor_by_slice(seen: BlockEntries) -> Diagnosis | None:
     """Detect one factor on some slices that are consecutive, equally spaced, or at both ends of a dimension."""
     wrong = seen.wrong
-    ratio = ratio_of(seen, wrong) if int(wrong.sum()) >= NO_ACCIDENT else None
+    ratio = seen.ratio_in(wrong) if int(wrong.sum()) >= NO_ACCIDENT else None
     factor = 0.0 if ratio is None else factor_in_words(ratio)[0]
     if factor == 0.0 or not are_multiples(seen.claimed[wrong], seen.numeric[wrong], seen.slack[wrong], factor):
         return None
@@ -283,7 +276,7 @@ def factor_by_slice(seen: BlockEntries) -> Diagnosis | None:
         inside = broadcast_along(axis, wrong.any(axis.across))
         predicted = torch.where(inside, factor * seen.numeric, seen.numeric)
         found = confined_along_axis(seen, axis, cause, _regular_slices)
-        if found is not None and not contradicts_right(seen, predicted, abs(factor)):
+        if found is not None and not seen.contradicts_right(predicted, abs(factor)):
             return found
     return None
 

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from gradverify.core.model.coordinates import total
 from gradverify.diagnosis.block.entries import BlockEntries
-from gradverify.diagnosis.block.relation import share_inside
 from gradverify.diagnosis.block.structure import index_along
 from gradverify.diagnosis.naming.region import chance
 from gradverify.diagnosis.naming.variables import Axis, block_along, broadcast_along
@@ -42,7 +41,7 @@ def missing_band(seen: BlockEntries) -> Diagnosis | None:
         band = _outside_band(first, second, seen)
         if band is not None:
             text = f"{count}; analytic ≠ 0 and numeric = 0 {band[1]}"
-            return diagnosed(MISSING_BAND, text, share_inside(seen, band[0]))
+            return diagnosed(MISSING_BAND, text, seen.share_inside(band[0]))
     return None
 
 

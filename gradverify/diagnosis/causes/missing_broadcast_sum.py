@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.model.coordinates import Block
-from gradverify.diagnosis.block.entries import BlockEntries, Pattern, explained
+from gradverify.diagnosis.block.entries import BlockEntries, Pattern
 from gradverify.diagnosis.block.structure import any_in_slice, index_along, is_diagonal
 from gradverify.diagnosis.naming.wording import diagnosed, first
 from gradverify.diagnosis.projections.sums import RandomProjections
@@ -23,7 +23,7 @@ def missing_broadcast_sum(seen: BlockEntries) -> Diagnosis | None:
     if bool((seen.wrong & (seen.claimed != 0)).any()):
         return None
     return first(
-        explained(seen, seen.numeric.masked_fill(~kept, 0.0), MISSING_BROADCAST_SUM, text) for kept, text in _kept(seen)
+        seen.explained(seen.numeric.masked_fill(~kept, 0.0), MISSING_BROADCAST_SUM, text) for kept, text in _kept(seen)
     )
 
 

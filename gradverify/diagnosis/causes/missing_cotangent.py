@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.backward.vjps import row_cotangent
-from gradverify.diagnosis.block.entries import BlockEntries, Pattern, explained
+from gradverify.diagnosis.block.entries import BlockEntries, Pattern
 from gradverify.diagnosis.naming.constants import common_value, number_text
 from gradverify.diagnosis.naming.region import AxisMasks, elements_text, region_text
 from gradverify.diagnosis.naming.variables import Axis
@@ -35,7 +35,7 @@ def missing_cotangent(compared: ComparedBlock) -> Diagnosis | None:
         return None
     in_wrong = torch.where(compared.wrong, compared.numeric + compared.in_rows(constant), compared.claimed)
     text = "analytic = numeric + what a cotangent of zeros is answered with, in every wrong entry"
-    return explained(compared, in_wrong, MISSING_COTANGENT, f"{text}: a term does not depend on the cotangent")
+    return compared.explained(in_wrong, MISSING_COTANGENT, f"{text}: a term does not depend on the cotangent")
 
 
 def vjp_of_zero(block: WrongBlock) -> Tensor | None:

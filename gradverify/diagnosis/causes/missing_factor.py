@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.model.coordinates import Block, total
-from gradverify.diagnosis.block.entries import BlockEntries, explained, explained_share
+from gradverify.diagnosis.block.entries import BlockEntries
 from gradverify.diagnosis.block.relation import multiple_in_words
 from gradverify.diagnosis.block.structure import axes_of, is_elementwise
 from gradverify.diagnosis.naming.constants import common_value, known_constant
@@ -199,7 +199,7 @@ def _share(seen: BlockEntries, factor: Tensor, accuracy: float) -> float | None:
     predicted = seen.numeric * factor
     agrees = (seen.claimed - predicted).abs() <= accuracy * predicted.abs()
     predicted = torch.where(undefined | agrees, seen.claimed, predicted)
-    return explained_share(seen, predicted, float(factor[~undefined].abs().max()))
+    return seen.explained_share(predicted, float(factor[~undefined].abs().max()))
 
 
 def _is_product_with(seen: BlockEntries, first: Variable, others: Sequence[Variable]) -> bool:
@@ -283,7 +283,7 @@ def claims_equal_tensor(seen: BlockEntries) -> Diagnosis | None:
             if sign is not None:
                 text = f"analytic = {'-' if sign == -1.0 else ''}{tensor.name}{tensor.where} and nothing else"
                 text = f"{text}: a factor or a term is missing beside it, or another tensor belongs in its place"
-                return explained(seen, torch.where(nonzero, sign * expected, 0.0), MISSING_FACTOR, text)
+                return seen.explained(torch.where(nonzero, sign * expected, 0.0), MISSING_FACTOR, text)
     return None
 
 
@@ -297,7 +297,7 @@ def claims_equal_cotangent(seen: BlockEntries) -> Diagnosis | None:
         return None  # the derivative is one number too: a constant factor
     text = f"analytic = {multiple_in_words(factor, 'cotangent')} and nothing else"
     text = f"{text}: a factor or a term of the derivative is missing beside it"
-    return explained(seen, torch.where(nonzero, factor, 0.0), MISSING_FACTOR, text)
+    return seen.explained(torch.where(nonzero, factor, 0.0), MISSING_FACTOR, text)
 
 
 def _are_mostly_zero(seen: BlockEntries) -> bool:

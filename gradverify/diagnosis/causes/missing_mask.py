@@ -7,8 +7,8 @@ from torch import Tensor
 
 from gradverify.core.estimate.samples import BAR_FACTOR
 from gradverify.core.tuning import SEVERAL
-from gradverify.diagnosis.block.entries import BlockEntries, explained, explained_share, ratio_of
-from gradverify.diagnosis.block.relation import claims_in_words, factor_in_words, multiple_of_cotangent, share_inside
+from gradverify.diagnosis.block.entries import BlockEntries
+from gradverify.diagnosis.block.relation import claims_in_words, factor_in_words, multiple_of_cotangent
 from gradverify.diagnosis.block.structure import group_of, is_elementwise
 from gradverify.diagnosis.naming.region import elements_text, region_text
 from gradverify.diagnosis.naming.variables import Axis, broadcast_along
@@ -39,7 +39,7 @@ def _along(seen: BlockEntries, axis: Axis) -> Diagnosis | None:
     """Detect nonzero claims for all inputs, or all outputs, of a region or with a zero derivative."""
     zero = seen.zero.all(axis.across)
     wrong = seen.wrong.any(axis.across) & zero
-    share = share_inside(seen, broadcast_along(axis, wrong)) if bool(wrong.any()) else None
+    share = seen.share_inside(broadcast_along(axis, wrong)) if bool(wrong.any()) else None
     if share is None or (int(seen.wrong.sum()) < 2 and not is_elementwise(seen)):
         return None  # a single wrong entry suggests a mask only in an elementwise function
     group = group_of(seen, axis, wrong, ~seen.left_out.all(axis.across))
@@ -67,19 +67,19 @@ def _divided(seen: BlockEntries) -> Diagnosis | None:
     among = f"all {counts[0]}" if len(counts) == 1 else "all"
     text = f"numeric = 0 in {masked} of {int(nonzero.sum())} entries where analytic ≠ 0: the gradient of each output is"
     text += f" divided among {among} of its inputs, also those that it does not depend on"
-    return explained(seen, torch.where(nonzero, equal_share, 0.0), MISSING_MASK, text)
+    return seen.explained(torch.where(nonzero, equal_share, 0.0), MISSING_MASK, text)
 
 
 def _scaled(seen: BlockEntries) -> Diagnosis | None:
     """Detect gradients for all inputs with a zero derivative, and one factor on the gradients of all others."""
     zero_columns = seen.zero.all(0)
     all_wrong = bool(zero_columns.any()) and bool(seen.wrong.any(0)[zero_columns].all())
-    ratio = ratio_of(seen, seen.nonzero) if all_wrong and int(seen.nonzero.sum()) >= SEVERAL else None
+    ratio = seen.ratio_in(seen.nonzero) if all_wrong and int(seen.nonzero.sum()) >= SEVERAL else None
     if ratio is None:
         return None
     factor, words = factor_in_words(ratio)
     predicted = torch.where(broadcast_along(Axis.INPUT, zero_columns), seen.claimed, factor * seen.numeric)
-    share = explained_share(seen, predicted, abs(factor))
+    share = seen.explained_share(predicted, abs(factor))
     if share is None:
         return None
     region = region_text(group_of(seen, Axis.INPUT, zero_columns, ~seen.left_out.all(0), marks=_is_unmasked))

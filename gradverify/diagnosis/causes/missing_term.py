@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gradverify.core.model.coordinates import total
 from gradverify.core.model.magnitudes import TINY
-from gradverify.diagnosis.block.entries import CLOSE, BlockEntries, explained
+from gradverify.diagnosis.block.entries import CLOSE, BlockEntries
 from gradverify.diagnosis.block.structure import all_slices, is_elementwise, is_every_nth
 from gradverify.diagnosis.naming.constants import known_constant, number_text
 from gradverify.diagnosis.naming.region import AxisMasks
@@ -45,12 +45,12 @@ def _on_or_off_diagonal(seen: BlockEntries) -> Diagnosis | None:
         return None
     if not bool((seen.wrong & diagonal).any()) and not bool(((seen.claimed != 0) & ~diagonal).any()):
         text = "analytic = numeric on the diagonal and 0 elsewhere: the terms between different elements are missing"
-        return explained(seen, seen.numeric.masked_fill(~diagonal, 0.0), MISSING_TERM, text)
+        return seen.explained(seen.numeric.masked_fill(~diagonal, 0.0), MISSING_TERM, text)
     right = off_diagonal & ~seen.wrong
     if bool((seen.wrong & ~diagonal).any()) or int(seen.wrong.sum()) <= 2 or int(right.sum()) <= len(diagonal):
         return None
     text = "only the diagonal differs: a term in which each element enters its own output alone is wrong or missing"
-    return explained(seen, torch.where(diagonal, seen.claimed, seen.numeric), MISSING_TERM, text)
+    return seen.explained(torch.where(diagonal, seen.claimed, seen.numeric), MISSING_TERM, text)
 
 
 def _of_low_rank(seen: BlockEntries) -> Diagnosis | None:
@@ -63,7 +63,7 @@ def _of_low_rank(seen: BlockEntries) -> Diagnosis | None:
                 return None
             low_rank[place] = approximation[0]
             ranks.append(approximation[1])
-    return explained(seen, seen.numeric + low_rank, MISSING_TERM, low_rank_text(max(ranks), len(ranks)))
+    return seen.explained(seen.numeric + low_rank, MISSING_TERM, low_rank_text(max(ranks), len(ranks)))
 
 
 def _low_rank_part(error: Tensor, numeric: Tensor) -> tuple[Tensor, int] | None:
@@ -116,7 +116,7 @@ def missing_path(seen: BlockEntries) -> Diagnosis | None:
     count = f"{lost} of the {int(seen.nonzero.sum())} entries that are not zero"
     location = _location(seen, Axis.INPUT) or _location(seen, Axis.OUTPUT)
     text = f"analytic = 0 in {count}{location}, and right in the others: part of the derivative is left out"
-    return explained(seen, seen.numeric.masked_fill(seen.wrong, 0.0), MISSING_TERM, text)
+    return seen.explained(seen.numeric.masked_fill(seen.wrong, 0.0), MISSING_TERM, text)
 
 
 def _location(seen: BlockEntries, axis: Axis) -> str:
@@ -196,7 +196,7 @@ def missing_summand(seen: BlockEntries) -> Diagnosis | None:
             factor = float((error / pattern)[seen.wrong].median())
             summand = f"{'+' if factor > 0 else '-'} {_written(abs(factor), name)}"
             text = f"{count}; analytic = numeric {summand}: a summand is missing or too many"
-            found = explained(seen, seen.numeric + factor * pattern, MISSING_TERM, text)
+            found = seen.explained(seen.numeric + factor * pattern, MISSING_TERM, text)
             if found is not None:
                 return found
     for axis, line in ((Axis.INPUT, "output"), (Axis.OUTPUT, "input")):
@@ -207,7 +207,7 @@ def missing_summand(seen: BlockEntries) -> Diagnosis | None:
                 kind = f"goes with {name}" if name else f"is one number in all wrong entries of an {line}"
                 text = f"{count}; analytic - numeric is {error_is} of each {line}'s own"
                 text = f"{text}: a term that {kind} is missing or too many"
-                return explained(seen, seen.numeric + error, MISSING_TERM, text)
+                return seen.explained(seen.numeric + error, MISSING_TERM, text)
     return None
 
 

@@ -20,7 +20,7 @@ from gradverify.diagnosis.block.arrangement import (
     transpositions,
     zero_filled_shifts,
 )
-from gradverify.diagnosis.block.entries import BlockEntries, Pattern, explained
+from gradverify.diagnosis.block.entries import BlockEntries, Pattern
 from gradverify.diagnosis.naming.wording import diagnosed, first
 from gradverify.diagnosis.projections.sums import RandomProjections, SampledLine, holds, transposed_sums
 from gradverify.evidence import Diagnosis
@@ -34,7 +34,7 @@ def transposed(seen: BlockEntries) -> Diagnosis | None:
     """Detect a transposed Jacobian, or two exchanged dimensions of a gradient or a cotangent."""
     rows, columns = seen.numeric.shape
     square = rows == columns and rows > 1 and not bool(seen.left_out.any())
-    found = explained(seen, seen.numeric.T, TRANSPOSED, _TRANSPOSED) if square else None
+    found = seen.explained(seen.numeric.T, TRANSPOSED, _TRANSPOSED) if square else None
     return found or _first_match(TRANSPOSED, seen, arrangements(seen.block, transpositions))
 
 

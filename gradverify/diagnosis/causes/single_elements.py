@@ -12,7 +12,7 @@ from gradverify.core.estimate.samples import BAR_FACTOR
 from gradverify.core.model.coordinates import total
 from gradverify.core.tuning import SEVERAL
 from gradverify.diagnosis.block.entries import BlockEntries, are_multiples, typical_ratio
-from gradverify.diagnosis.block.relation import factor_in_words, share_inside
+from gradverify.diagnosis.block.relation import factor_in_words
 from gradverify.diagnosis.naming.variables import Axis, block_along, broadcast_along
 from gradverify.diagnosis.naming.wording import NAMED, differ_text, element_name, first, listed
 from gradverify.diagnosis.projections.sums import RandomProjections, holds, line, sums_over_lines
@@ -59,7 +59,7 @@ def _listed_entries(block: WrongBlock, wrong: Sequence[Sequence[int]], bound: st
 def _wrong_elements(seen: BlockEntries, axis: Axis) -> Diagnosis | None:
     """Detect a few inputs with all entries wrong, or a few outputs with all entries wrong by one factor each."""
     wrong = few_wrong(seen, axis, NAMED)
-    share = None if wrong is None else share_inside(seen, broadcast_along(axis, wrong))
+    share = None if wrong is None else seen.share_inside(broadcast_along(axis, wrong))
     if wrong is None or share is None:
         return None
     positions = wrong.nonzero().flatten().tolist()

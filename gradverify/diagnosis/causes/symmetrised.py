@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.model.coordinates import total
-from gradverify.diagnosis.block.entries import BlockEntries, explained_share
+from gradverify.diagnosis.block.entries import BlockEntries
 from gradverify.diagnosis.causes.permuted import TRANSPOSED
 from gradverify.diagnosis.naming.variables import input_and_output_values
 from gradverify.diagnosis.naming.wording import share_text
@@ -23,7 +23,7 @@ def symmetrised(seen: BlockEntries) -> Diagnosis | None:
         return None
     name, mirror = seen.block.wrt.name, torch.arange(total(shape)).view(shape).mT.reshape(-1).to(seen.numeric.device)
     claimed, numeric, pair_slack = (both + both[:, mirror] for both in (seen.claimed, seen.numeric, seen.slack))
-    share = explained_share(seen, numeric - seen.claimed[:, mirror])
+    share = seen.explained_share(numeric - seen.claimed[:, mirror])
     if share is None or not _are_same(claimed, numeric, pair_slack):
         return None  # other errors remain, and a symmetry constraint would not make the gradient right
     pair_text = f"an entry of {name} and its mirror image together get what they should,"

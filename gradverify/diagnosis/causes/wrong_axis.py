@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gradverify.diagnosis.block.entries import BlockEntries, explained
+from gradverify.diagnosis.block.entries import BlockEntries
 from gradverify.diagnosis.block.structure import index_along
 from gradverify.diagnosis.causes.missing_term import MAX_DENSE, rank_of
 from gradverify.diagnosis.naming.wording import dimensions_text
@@ -37,7 +37,7 @@ def sum_along_other_dimension(seen: BlockEntries) -> Diagnosis | None:
     right, wrong = dimensions_text(summed), dimensions_text(summed_instead)
     term = seen.numeric.sum(1, keepdim=True)
     text = f"backward sums the cotangent of {seen.block.of.name} along {wrong}, and not along {right}"
-    return explained(seen, torch.where(seen.claimed != 0, term, 0.0), WRONG_AXIS, text)
+    return seen.explained(torch.where(seen.claimed != 0, term, 0.0), WRONG_AXIS, text)
 
 
 def wrong_axis(seen: BlockEntries) -> Diagnosis | None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.tuning import SEVERAL
-from gradverify.diagnosis.block.entries import BlockEntries, Ratio, explained, ratio_of
+from gradverify.diagnosis.block.entries import BlockEntries, Ratio
 from gradverify.diagnosis.block.relation import confined_to_region, factor_in_words
 from gradverify.diagnosis.block.structure import all_slices, axis_masks, group_of, is_every_nth, is_run
 from gradverify.diagnosis.causes.single_elements import few_wrong
@@ -84,7 +84,7 @@ def _two_wrong_branches(seen: BlockEntries) -> Diagnosis | None:
         return None
     for side in (larger, inputs.relevant & ~larger):
         inside = broadcast_along(Axis.INPUT, side)
-        inner, outer = ratio_of(seen, inside), ratio_of(seen, ~inside)
+        inner, outer = seen.ratio_in(inside), seen.ratio_in(~inside)
         if inner is None or outer is None:
             return None
         sided = group_of(seen, Axis.INPUT, side, inputs.relevant, marks=partial(_has_factor, inner.value))
@@ -121,4 +121,4 @@ def _explained(seen: BlockEntries, inside: Tensor, region: Region, inner: Ratio,
     text = f"all elements differ; analytic = {factors[0][1]} where {region.text} and {factors[1][1]} elsewhere"
     swapped = abs(inner.value * outer.value - 1.0) <= EQUAL_FACTORS
     interpretation = ": one branch has the slope of the other" if swapped else ""
-    return explained(seen, predicted, WRONG_BRANCH, text + interpretation, max(abs(factor) for factor, _ in factors))
+    return seen.explained(predicted, WRONG_BRANCH, text + interpretation, max(abs(factor) for factor, _ in factors))

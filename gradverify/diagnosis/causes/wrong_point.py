@@ -12,7 +12,7 @@ from gradverify.core.backward.vjps import backward_of, row
 from gradverify.core.model.magnitudes import any_set, finite_size
 from gradverify.core.model.tape import record
 from gradverify.diagnosis.block.elsewhere import clear_errors, outputs_at, shifted_problem
-from gradverify.diagnosis.block.entries import BlockEntries, explained_share
+from gradverify.diagnosis.block.entries import BlockEntries
 from gradverify.diagnosis.block.structure import is_elementwise
 from gradverify.diagnosis.naming.variables import Axis, Variable
 from gradverify.diagnosis.tuning import AGREEING, EQUAL_FACTORS
@@ -104,7 +104,7 @@ def _share(seen: BlockEntries, expected: Tensor, found: Tensor) -> float | None:
     near = (found - expected).abs() <= slack
     if not bool((near | undefined).all()) or int((near & seen.wrong.diagonal()).sum()) < AGREEING:
         return None
-    return explained_share(seen, torch.diag(torch.where(near, seen.claimed.diagonal(), seen.numeric.diagonal())))
+    return seen.explained_share(torch.diag(torch.where(near, seen.claimed.diagonal(), seen.numeric.diagonal())))
 
 
 def _depends_on_order(seen: BlockEntries, found: Tensor, shuffled: Tensor) -> bool:
