@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 from gradverify.diagnosis.block.elsewhere import evidence_in
@@ -32,13 +33,7 @@ from gradverify.diagnosis.causes.missing_mask import missing_mask
 from gradverify.diagnosis.causes.missing_term import missing_path, missing_summand, missing_term, missing_term_in_sums
 from gradverify.diagnosis.causes.outside_slopes import outside_slopes
 from gradverify.diagnosis.causes.permuted import permuted, rearranged_in_sums, shifted, transposed
-from gradverify.diagnosis.causes.single_elements import (
-    few_elements,
-    few_entries,
-    one_element,
-    one_entry,
-    single_elements,
-)
+from gradverify.diagnosis.causes.single_elements import few_elements, few_entries, single_elements
 from gradverify.diagnosis.causes.straight_through import straight_through
 from gradverify.diagnosis.causes.swapped import swapped_inputs, swapped_outputs, swapped_rows
 from gradverify.diagnosis.causes.symmetrised import symmetrised
@@ -108,7 +103,7 @@ CAUSES: tuple[Find, ...] = (
 # entries, then those that a sample of columns and rows suggests.
 _IN_SUMS: tuple[Callable[[RandomProjections], Diagnosis | None], ...] = (
     missing_cotangent,
-    one_element,
+    partial(few_elements, counts=range(1, 2)),
     low_precision_backward,
     missing_conjugate,
     swapped_inputs,
@@ -116,7 +111,7 @@ _IN_SUMS: tuple[Callable[[RandomProjections], Diagnosis | None], ...] = (
     detached,
     sign_flip,
     common_factor,
-    one_entry,
+    partial(few_entries, most=1),
     missing_broadcast_sum_in_sums,
     rearranged_in_sums,
     confined_to_places,

@@ -103,9 +103,9 @@ def _svd(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return basis @ left, values, right
 
 
-def rank_of(values: Tensor) -> int:
-    """Return the number of singular values (k,) above 1e-6 of the largest, 0 for a zero matrix."""
-    return int((values > 1e-6 * values[0]).sum()) if len(values) and float(values[0]) > 0 else 0
+def rank_of(values: Tensor, least: float = 1e-6) -> int:
+    """Return the number of singular values (k,) above `least` times the largest, 0 for a zero matrix."""
+    return int((values > least * values[0]).sum()) if len(values) else 0
 
 
 def missing_path(seen: BlockEntries) -> Diagnosis | None:
@@ -181,10 +181,8 @@ def _rank_of_sums(sums: Tensor, bar: Tensor) -> int:
         return 0
     scale = sums.square().mean(1, keepdim=True).sqrt().clamp(min=TINY)
     values = torch.linalg.svdvals(sums / scale)
-    noise = float(torch.linalg.matrix_norm(bar / scale))
-    if float(values[0]) == 0 or noise > _SMALL * float(values[0]):
-        return 0
-    return int((values > _SMALL * values[0]).sum())
+    is_clear = bool(torch.linalg.matrix_norm(bar / scale) <= _SMALL * values[0])
+    return rank_of(values, _SMALL) if is_clear else 0
 
 
 def missing_summand(seen: BlockEntries) -> Diagnosis | None:

@@ -92,26 +92,11 @@ def _factor_text(claimed: Tensor, numeric: Tensor, slack: Tensor) -> str:
     return factor_in_words(ratio)[1]
 
 
-def one_element(projections: RandomProjections) -> Diagnosis | None:
-    """Diagnose an error in one input, or output, whose entries are wrong by one factor; costs 6 forwards or more."""
-    return _elements_in_sums(projections, range(1, 2))
-
-
-def few_elements(projections: RandomProjections) -> Diagnosis | None:
-    """Diagnose an error in two or three inputs, or outputs, whose entries are wrong by one factor each."""
-    return _elements_in_sums(projections, range(2, NAMED + 1))
-
-
-def one_entry(projections: RandomProjections) -> Diagnosis | None:
-    """Diagnose an error in a single entry."""
-    return few_entries(projections) if projections.block.wrong_entries.total == 1 else None
-
-
-def few_entries(projections: RandomProjections) -> Diagnosis | None:
+def few_entries(projections: RandomProjections, most: int = NAMED) -> Diagnosis | None:
     """Diagnose an error in at most three entries: without them, the projections agree."""
     block, found = projections.block, projections.block.wrong_entries
     count = len(found.error)
-    if not 1 <= count <= NAMED or found.total != count:
+    if not 1 <= count <= most or found.total != count:
         return None
     error = (found.analytic - found.numeric).to(block.device)
     weights, displacements = projections.weights[:, found.output], projections.displacements[:, found.input]
@@ -122,7 +107,11 @@ def few_entries(projections: RandomProjections) -> Diagnosis | None:
     return _listed_entries(block, sorted(zip(found.output.tolist(), found.input.tolist(), strict=True)), bound)
 
 
-def _elements_in_sums(projections: RandomProjections, counts: range) -> Diagnosis | None:
+def few_elements(projections: RandomProjections, counts: range = range(2, NAMED + 1)) -> Diagnosis | None:
+    """Diagnose an error in so many inputs, or outputs, whose entries are wrong by one factor each.
+
+    Each input costs 6 forwards or more, and each output a vjp.
+    """
     return first(_along(projections, axis, counts) for axis in (Axis.INPUT, Axis.OUTPUT))
 
 
