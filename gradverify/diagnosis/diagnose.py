@@ -35,11 +35,12 @@ from gradverify.diagnosis.causes.outside_slopes import outside_slopes
 from gradverify.diagnosis.causes.permuted import permuted, rearranged_in_sums, shifted, transposed
 from gradverify.diagnosis.causes.single_elements import few_elements, few_entries, single_elements
 from gradverify.diagnosis.causes.straight_through import straight_through
-from gradverify.diagnosis.causes.swapped import swapped_inputs, swapped_outputs, swapped_rows
+from gradverify.diagnosis.causes.swapped import swapped, swapped_rows
 from gradverify.diagnosis.causes.symmetrised import symmetrised
 from gradverify.diagnosis.causes.wrong_axis import sum_along_other_dimension, wrong_axis
 from gradverify.diagnosis.causes.wrong_branch import wrong_branch
 from gradverify.diagnosis.causes.wrong_point import wrong_point, wrong_point_in_backward
+from gradverify.diagnosis.naming.variables import Axis
 from gradverify.diagnosis.naming.wording import first
 from gradverify.diagnosis.projections.excerpt import excerpts
 from gradverify.diagnosis.projections.sums import RandomProjections, ask
@@ -67,8 +68,8 @@ CAUSES: tuple[Find, ...] = (
     outside_slopes,
     missing_conjugate,
     sign_flip,
-    swapped_inputs,
-    swapped_outputs,
+    partial(swapped, axis=Axis.INPUT),
+    partial(swapped, axis=Axis.OUTPUT),
     swapped_rows,
     detached,
     common_factor,
@@ -106,8 +107,8 @@ _IN_SUMS: tuple[Callable[[RandomProjections], Diagnosis | None], ...] = (
     partial(few_elements, counts=range(1, 2)),
     low_precision_backward,
     missing_conjugate,
-    swapped_inputs,
-    swapped_outputs,
+    partial(swapped, axis=Axis.INPUT),
+    partial(swapped, axis=Axis.OUTPUT),
     detached,
     sign_flip,
     common_factor,

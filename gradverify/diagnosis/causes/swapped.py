@@ -14,18 +14,22 @@ from gradverify.diagnosis.projections.sums import ComparedBlock
 from gradverify.evidence import Diagnosis
 
 SWAPPED_INPUTS, SWAPPED_OUTPUTS = "swapped-inputs", "swapped-outputs"
+_WORDS = {
+    Axis.INPUT: (SWAPPED_INPUTS, "analytic by {} is numeric by {}: the gradients are returned in the wrong order"),
+    Axis.OUTPUT: (SWAPPED_OUTPUTS, "analytic of {} is numeric of {}: the cotangents are taken in the wrong order"),
+}
 
 
-def swapped_inputs(compared: ComparedBlock) -> Diagnosis | None:
-    """Detect an input with the gradient of another one, which in turn has the gradient of a third or of the first."""
-    text = "analytic by {0} is numeric by {1}: the gradients are returned in the wrong order"
-    return _swapped(compared, Axis.INPUT, SWAPPED_INPUTS, text)
-
-
-def swapped_outputs(compared: ComparedBlock) -> Diagnosis | None:
-    """Detect an output with the rows of another one, which has wrong rows in turn."""
-    text = "analytic of {0} is numeric of {1}: the cotangents are taken in the wrong order"
-    return _swapped(compared, Axis.OUTPUT, SWAPPED_OUTPUTS, text)
+def swapped(compared: ComparedBlock, axis: Axis) -> Diagnosis | None:
+    """Detect an input with the gradient of another one, or an output with its rows; that one has to be wrong too."""
+    blocks = compared.block.inputs if axis is Axis.INPUT else compared.block.outputs
+    tensors = {block.tensor: whole_tensor(blocks, block.tensor) for block in blocks}
+    own = tensors[block_along(compared.block, axis).tensor]
+    found = _source(compared, axis, own, tensors.values())
+    if found is None or _source(compared, axis, found[0], tensors.values()) is None:
+        return None
+    cause, text = _WORDS[axis]
+    return diagnosed(cause, text.format(own.name, found[0].name), found[1])
 
 
 def swapped_rows(seen: BlockEntries) -> Diagnosis | None:
@@ -51,17 +55,6 @@ def swapped_rows(seen: BlockEntries) -> Diagnosis | None:
         text = f"{text}: there the cotangents are taken in the wrong order"
         return diagnosed(SWAPPED_OUTPUTS, text, min(share for share in shares if share is not None))
     return None
-
-
-def _swapped(compared: ComparedBlock, axis: Axis, cause: str, text: str) -> Diagnosis | None:
-    """Return the diagnosis of the block's tensor along an axis and its source, None unless that source is wrong too."""
-    blocks = compared.block.inputs if axis is Axis.INPUT else compared.block.outputs
-    tensors = {block.tensor: whole_tensor(blocks, block.tensor) for block in blocks}
-    own = tensors[block_along(compared.block, axis).tensor]
-    found = _source(compared, axis, own, tensors.values())
-    if found is None or _source(compared, axis, found[0], tensors.values()) is None:
-        return None
-    return diagnosed(cause, text.format(own.name, found[0].name), found[1])
 
 
 def _source(compared: ComparedBlock, axis: Axis, tensor: Block, tensors: Iterable[Block]) -> tuple[Block, float] | None:
