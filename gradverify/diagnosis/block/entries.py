@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, cached_property, partial
 
 import torch
 from torch import Tensor
@@ -13,8 +13,9 @@ from gradverify.case import Tolerances
 from gradverify.core.backward.vjps import row_cotangent
 from gradverify.core.decide.compare import relative_tolerance
 from gradverify.core.estimate.samples import BAR_FACTOR
-from gradverify.core.model.coordinates import Block
+from gradverify.core.model.coordinates import Block, total
 from gradverify.diagnosis.block.elsewhere import permuted_block
+from gradverify.diagnosis.naming.constants import cotangents_in_words
 from gradverify.diagnosis.naming.variables import Axis, Variable, tensors_along
 from gradverify.diagnosis.naming.wording import diagnosed
 from gradverify.diagnosis.tuning import ALMOST_ALL
@@ -78,6 +79,13 @@ class BlockEntries:
     def nonzero(self) -> Tensor:
         """Mask (m, n) of the entries whose derivative is not zero."""
         return ~self.zero
+
+    @cached_property
+    def is_elementwise(self) -> bool:
+        """True if both shapes are equal and claimed and numeric entries are zero off the diagonal."""
+        if self.block.of.shape != self.block.wrt.shape:
+            return False
+        return all(is_diagonal(nonzero) for nonzero in (self.claimed != 0, self.nonzero))
 
     def ratio(self) -> Ratio | None:
         """Return the median of claimed / numeric over the wrong entries; None if most nonzero entries are right."""
@@ -161,6 +169,16 @@ class BlockEntries:
         rows, columns = (indices[chosen] for indices in at)
         return typical_ratio(*(each[rows, columns] for each in (self.claimed, self.numeric, self.slack)))
 
+    def multiple_of_cotangent(self, coordinates: Tensor) -> str | None:
+        """Return "cotangent", or "3 × cotangent", if backward returns one multiple of it at `coordinates` (n,) bool.
+
+        Returns None if not, or if the block is neither elementwise nor of a single output.
+        """
+        if total(self.block.of.shape) > 1 and not self.is_elementwise:
+            return None
+        multiples = self.claimed[0] if total(self.block.of.shape) == 1 else self.claimed.diagonal()
+        return cotangents_in_words(multiples[coordinates])
+
     def shows_constant(self, constant: Tensor) -> bool:
         """True if `constant` (n,), added to every gradient, is a visible part of the error of a wrong entry."""
         error = (self.claimed - self.numeric).abs()
@@ -208,6 +226,11 @@ def entries_of(evidence: Evidence) -> BlockEntries | None:
         permuted=cache(partial(permuted_block, evidence)),
         tensors_along=cache(lambda axis: tuple(tensors_along(evidence, axis))),
     )
+
+
+def is_diagonal(nonzero: Tensor) -> bool:
+    """True if the mask (k, k) is False off its diagonal."""
+    return int(nonzero.sum()) == int(nonzero.diagonal().sum())
 
 
 def typical_ratio(claimed: Tensor, numeric: Tensor, bar: Tensor) -> Ratio | None:

@@ -7,13 +7,11 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 import torch
-from torch import Tensor
 
-from gradverify.core.model.coordinates import total
 from gradverify.core.tuning import SMALL_PART
 from gradverify.diagnosis.block.entries import BlockEntries, Ratio
-from gradverify.diagnosis.block.structure import axes_of, axis_masks, is_elementwise
-from gradverify.diagnosis.naming.constants import common_value, known_constant, measured_text, short_number
+from gradverify.diagnosis.block.structure import axes_of, axis_masks
+from gradverify.diagnosis.naming.constants import known_constant, multiple_in_words, short_number
 from gradverify.diagnosis.naming.region import AxisMasks, Region
 from gradverify.diagnosis.naming.variables import Axis, broadcast_along
 from gradverify.diagnosis.naming.wording import diagnosed, first
@@ -48,7 +46,7 @@ def confined_along_axis(entries: BlockEntries, axis: Axis, cause: str, regions: 
     inside = broadcast_along(axis, coordinates.wrong).expand_as(entries.wrong)
     share, count = partial(entries.share_inside, inside), coordinates.count
     ratio = entries.ratio_in(inside) if int((inside & entries.nonzero).sum()) > 1 else None
-    found = related(cause, count, region.text, share, ratio, multiple_of_cotangent(entries, inside.all(0)))
+    found = related(cause, count, region.text, share, ratio, entries.multiple_of_cotangent(inside.all(0)))
     if found is not None:
         return found
     doubtful = max(coordinates.chance(1), region.chance**2) > _BY_CHANCE or _fades_out(entries, coordinates)
@@ -83,32 +81,9 @@ def related(
     return first(diagnosed(cause, text, share(factor)) for text, factor in texts)
 
 
-def multiple_of_cotangent(entries: BlockEntries, coordinates: Tensor) -> str | None:
-    """Return "cotangent", or "3 × cotangent", if backward returns one multiple of it at `coordinates` (n,) bool.
-
-    Returns None if not, or if the block is neither elementwise nor of a single output.
-    """
-    if total(entries.block.of.shape) > 1 and not is_elementwise(entries):
-        return None
-    multiples = entries.claimed[0] if total(entries.block.of.shape) == 1 else entries.claimed.diagonal()
-    return cotangents_in_words(multiples[coordinates])
-
-
-def cotangents_in_words(multiples: Tensor) -> str | None:
-    """Return "cotangent", or "3 × cotangent", if all multiples (k,) are one number but zero; None if not."""
-    multiple = common_value(multiples, EQUAL_ENTRIES)
-    return multiple_in_words(multiple, "cotangent") if multiple else None
-
-
 def claims_in_words(multiple: str | None) -> str:
     """Return "analytic = 3 × cotangent", or "analytic ≠ 0" if no multiple is known."""
     return f"analytic = {multiple}" if multiple else "analytic ≠ 0"
-
-
-def multiple_in_words(factor: float, what: str, accuracy: float = 0.0) -> str:
-    """Return the factor, known to a relative accuracy, times `what`: "numeric", "-numeric" or "2 × numeric"."""
-    signs = {1.0: "", -1.0: "-"}
-    return f"{signs[factor]}{what}" if factor in signs else f"{measured_text(factor, accuracy)} × {what}"
 
 
 def factor_in_words(ratio: Ratio) -> tuple[float, str]:

@@ -28,16 +28,9 @@ _RUN = 2  # more consecutive slices than this are written as "3 to 5"
 MarkEntries = Callable[[Tensor, Tensor], Tensor]
 
 
-def is_elementwise(entries: BlockEntries) -> bool:
-    """True if both shapes are equal and claimed and numeric entries are zero off the diagonal."""
-    if entries.block.of.shape != entries.block.wrt.shape:
-        return False
-    return all(is_diagonal(nonzero) for nonzero in (entries.claimed != 0, entries.nonzero))
-
-
 def axes_of(entries: BlockEntries) -> tuple[Axis, ...]:
     """Return the axes along which errors are described: the inputs, and the outputs unless these are the same."""
-    return (Axis.INPUT,) if is_elementwise(entries) else (Axis.INPUT, Axis.OUTPUT)
+    return (Axis.INPUT,) if entries.is_elementwise else (Axis.INPUT, Axis.OUTPUT)
 
 
 def axis_masks(entries: BlockEntries, axis: Axis) -> AxisMasks:
@@ -111,11 +104,6 @@ def any_in_slice(mask: Tensor, shape: Sequence[int], dimension: int) -> Tensor:
     """True for each slice along a dimension that holds an entry of the mask (k, ...) of a tensor; (slices, ...)."""
     before, after = math.prod(shape[:dimension]), math.prod(shape[dimension + 1 :])
     return mask.reshape(before, shape[dimension], after, *mask.shape[1:]).any(2).any(0)
-
-
-def is_diagonal(nonzero: Tensor) -> bool:
-    """True if the mask (k, k) is False off its diagonal."""
-    return int(nonzero.sum()) == int(nonzero.diagonal().sum())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

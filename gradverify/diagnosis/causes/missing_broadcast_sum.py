@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from gradverify.core.model.coordinates import Block
-from gradverify.diagnosis.block.entries import BlockEntries, Pattern
-from gradverify.diagnosis.block.structure import any_in_slice, index_along, is_diagonal
+from gradverify.diagnosis.block.entries import BlockEntries, Pattern, is_diagonal
+from gradverify.diagnosis.block.structure import any_in_slice, index_along
 from gradverify.diagnosis.naming.wording import diagnosed, first
 from gradverify.diagnosis.projections.sums import RandomProjections
 from gradverify.diagnosis.tuning import ALMOST_ALL

@@ -12,9 +12,8 @@ from torch import Tensor
 
 from gradverify.core.model.coordinates import Block, total
 from gradverify.diagnosis.block.entries import BlockEntries
-from gradverify.diagnosis.block.relation import multiple_in_words
-from gradverify.diagnosis.block.structure import axes_of, is_elementwise
-from gradverify.diagnosis.naming.constants import common_value, known_constant
+from gradverify.diagnosis.block.structure import axes_of
+from gradverify.diagnosis.naming.constants import common_value, known_constant, multiple_in_words
 from gradverify.diagnosis.naming.variables import TENSORS, Axis, Variable, block_along, differences
 from gradverify.diagnosis.naming.wording import diagnosed_everywhere, dimensions_text, share_text
 from gradverify.diagnosis.tuning import AGREEING, EQUAL_FACTORS, EXACT, NO_ACCIDENT, VARIES
@@ -217,7 +216,7 @@ def _location(seen: BlockEntries, tensor: Variable) -> str:
     block = block_along(seen.block, tensor.axis)
     if tensor.where or tensor.name == block.name:
         return f"{tensor.where} of {block.name}" if tensor.where else ""
-    is_ambiguous = not is_elementwise(seen) and seen.block.of.shape == seen.block.wrt.shape
+    is_ambiguous = not seen.is_elementwise and seen.block.of.shape == seen.block.wrt.shape
     return f" at the same place of {block.name}" if is_ambiguous else ""
 
 

@@ -8,8 +8,8 @@ from torch import Tensor
 from gradverify.core.estimate.samples import BAR_FACTOR
 from gradverify.core.tuning import SEVERAL
 from gradverify.diagnosis.block.entries import BlockEntries
-from gradverify.diagnosis.block.relation import claims_in_words, factor_in_words, multiple_of_cotangent
-from gradverify.diagnosis.block.structure import group_of, is_elementwise
+from gradverify.diagnosis.block.relation import claims_in_words, factor_in_words
+from gradverify.diagnosis.block.structure import group_of
 from gradverify.diagnosis.naming.region import elements_text, region_text
 from gradverify.diagnosis.naming.variables import Axis, broadcast_along
 from gradverify.diagnosis.naming.wording import diagnosed
@@ -40,11 +40,11 @@ def _along(seen: BlockEntries, axis: Axis) -> Diagnosis | None:
     zero = seen.zero.all(axis.across)
     wrong = seen.wrong.any(axis.across) & zero
     share = seen.share_inside(broadcast_along(axis, wrong)) if bool(wrong.any()) else None
-    if share is None or (int(seen.wrong.sum()) < 2 and not is_elementwise(seen)):
+    if share is None or (int(seen.wrong.sum()) < 2 and not seen.is_elementwise):
         return None  # a single wrong entry suggests a mask only in an elementwise function
     group = group_of(seen, axis, wrong, ~seen.left_out.all(axis.across))
     region = region_text(group)
-    multiple = multiple_of_cotangent(seen, wrong) if axis is Axis.INPUT else None
+    multiple = seen.multiple_of_cotangent(wrong) if axis is Axis.INPUT else None
     if not (region or torch.equal(zero, wrong)) or (bool(zero.all()) and multiple is None):
         return None
     region = region or elements_text(group)
@@ -83,7 +83,7 @@ def _scaled(seen: BlockEntries) -> Diagnosis | None:
     if share is None:
         return None
     region = region_text(group_of(seen, Axis.INPUT, zero_columns, ~seen.left_out.all(0), marks=_is_unmasked))
-    multiple, count = multiple_of_cotangent(seen, zero_columns), int(zero_columns.sum())
+    multiple, count = seen.multiple_of_cotangent(zero_columns), int(zero_columns.sum())
     text = f"{claims_in_words(multiple)} in {count} of {len(zero_columns)} elements where"
     text += f" numeric = 0{_at(region)}, and analytic = {words} elsewhere"
     return diagnosed(MISSING_MASK, text, share)

@@ -11,7 +11,7 @@ from torch import Tensor
 from gradverify.core.model.coordinates import total
 from gradverify.core.model.magnitudes import TINY
 from gradverify.diagnosis.block.entries import CLOSE, BlockEntries
-from gradverify.diagnosis.block.structure import all_slices, is_elementwise, is_every_nth
+from gradverify.diagnosis.block.structure import all_slices, is_every_nth
 from gradverify.diagnosis.naming.constants import known_constant, number_text
 from gradverify.diagnosis.naming.region import AxisMasks
 from gradverify.diagnosis.naming.variables import Axis, block_along
@@ -215,7 +215,7 @@ def _summands(seen: BlockEntries) -> Iterator[tuple[Tensor, str]]:
         return
     yield torch.ones_like(seen.numeric) * seen.wrong, ""
     of_single_output = total(seen.block.of.shape) == 1
-    if of_single_output or is_elementwise(seen):
+    if of_single_output or seen.is_elementwise:
         for tensor in seen.tensors_along(Axis.INPUT):
             if len(torch.unique(tensor.values)) >= AGREEING:
                 yield tensor.values.unsqueeze(0) if of_single_output else torch.diag(tensor.values), tensor.name

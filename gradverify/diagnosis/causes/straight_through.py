@@ -13,7 +13,7 @@ from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.magnitudes import all_set, finite_size
 from gradverify.diagnosis.block.elsewhere import outputs_at
 from gradverify.diagnosis.block.entries import BlockEntries
-from gradverify.diagnosis.block.relation import claims_in_words, multiple_of_cotangent
+from gradverify.diagnosis.block.relation import claims_in_words
 from gradverify.diagnosis.naming.variables import input_and_output_values
 from gradverify.diagnosis.naming.wording import differ_text
 from gradverify.evidence import Diagnosis, Evidence
@@ -34,7 +34,7 @@ def straight_through(seen: BlockEntries) -> Diagnosis | None:
     block, wrong = seen.block, seen.wrong.any(1)
     if block.backward.problem.order > 1 or not all_set(seen.zero) or not _is_piecewise_constant(block, wrong):
         return None
-    claims = claims_in_words(multiple_of_cotangent(seen, seen.wrong.any(0)))
+    claims = claims_in_words(seen.multiple_of_cotangent(seen.wrong.any(0)))
     text = f"{differ_text(int(wrong.sum()), len(wrong), 'elements')}; {block.of.name} moves in jumps only, {claims}:"
     text += " a straight-through estimator; where it is meant, `surrogate` names the function that backward is for"
     return Diagnosis(cause=STRAIGHT_THROUGH, explanation=text, share=1.0)

@@ -13,7 +13,6 @@ from gradverify.core.model.magnitudes import any_set, finite_size
 from gradverify.core.model.tape import record
 from gradverify.diagnosis.block.elsewhere import clear_errors, outputs_at, shifted_problem
 from gradverify.diagnosis.block.entries import BlockEntries
-from gradverify.diagnosis.block.structure import is_elementwise
 from gradverify.diagnosis.naming.variables import Axis, Variable
 from gradverify.diagnosis.tuning import AGREEING, EQUAL_FACTORS
 from gradverify.errors import EvaluationError
@@ -40,7 +39,7 @@ def wrong_point_in_backward(seen: BlockEntries) -> Diagnosis | None:
 def _others(seen: BlockEntries) -> Iterator[Variable]:
     """Yield the other tensors of the input's shape, if the block is elementwise and wrong in a few entries at least."""
     block = seen.block
-    if int(seen.wrong.sum()) < AGREEING or not is_elementwise(seen) or not any_set(clear_errors(block)):
+    if int(seen.wrong.sum()) < AGREEING or not seen.is_elementwise or not any_set(clear_errors(block)):
         return
     yield from (each for each in seen.tensors_along(Axis.INPUT) if not each.where and each.name != block.wrt.name)
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gradverify.core.tuning import SMALL_PART
 from gradverify.diagnosis.naming.variables import named_tensors
-from gradverify.diagnosis.tuning import EXACT
+from gradverify.diagnosis.tuning import EQUAL_ENTRIES, EXACT
 from gradverify.evidence import WrongBlock
 
 _LARGEST = 10  # numerator, denominator and radicand
@@ -103,6 +103,18 @@ def common_value(values: Tensor, tolerance: float) -> float | None:
     """Return the median of the values (k,) if all are within a relative tolerance of it; None if not, or if empty."""
     middle = float(values.median()) if len(values) else math.nan
     return middle if bool(((values - middle).abs() <= tolerance * abs(middle)).all()) and len(values) else None
+
+
+def cotangents_in_words(multiples: Tensor) -> str | None:
+    """Return "cotangent", or "3 × cotangent", if all multiples (k,) are one number but zero; None if not."""
+    multiple = common_value(multiples, EQUAL_ENTRIES)
+    return multiple_in_words(multiple, "cotangent") if multiple else None
+
+
+def multiple_in_words(factor: float, what: str, accuracy: float = 0.0) -> str:
+    """Return the factor, known to a relative accuracy, times `what`: "numeric", "-numeric" or "2 × numeric"."""
+    signs = {1.0: "", -1.0: "-"}
+    return f"{signs[factor]}{what}" if factor in signs else f"{measured_text(factor, accuracy)} × {what}"
 
 
 @lru_cache(maxsize=64)

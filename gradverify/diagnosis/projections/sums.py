@@ -21,7 +21,7 @@ from gradverify.core.model.coordinates import Block, total, zero_outside
 from gradverify.core.model.magnitudes import all_set, any_set
 from gradverify.core.strategy.random_sums import TERM_ROUNDING, best_slope, random_vectors, sums_of_slopes
 from gradverify.diagnosis.block.entries import CAP, CLOSE, ROUNDINGS, BlockEntries, Pattern, Ratio, typical_ratio
-from gradverify.diagnosis.block.relation import cotangents_in_words
+from gradverify.diagnosis.naming.constants import cotangents_in_words
 from gradverify.diagnosis.naming.variables import Axis, block_along
 from gradverify.evidence import LargeBlock
 
