@@ -35,7 +35,6 @@ from gradverify.result import Exploration
 from gradverify.run.exploring import explored
 from gradverify.run.signature import forward_parameters
 from gradverify.run.unobserved import unobserved
-from gradverify.spec.tensor_keys import TENSOR_DTYPES
 
 _CHECKS = ("gradcheck", "gradgradcheck", "contract")
 _REFERENCE = "reference"
@@ -190,8 +189,8 @@ def _described(value: Any, dtype: str, sizes: tuple[int | str, ...] | None) -> I
             return ListInput(items=tuple(items))
     if isinstance(value, tuple) and not _tensors(value):
         return TupleArgument(items=value)
-    if isinstance(value, torch.dtype) and (name := str(value).removeprefix("torch.")) in TENSOR_DTYPES:
-        return DtypeArgument(name=name)
+    if isinstance(value, torch.dtype):
+        return DtypeArgument(name=str(value).removeprefix("torch."))
     return Literal(value=value)
 
 

@@ -18,6 +18,7 @@ from gradverify.exploration.inputs import plain_inputs
 _LARGEST = 1e4  # of numbers that tensors are given as values
 _LARGEST_INTEGER = 16_384  # of sizes of blocks and special values
 _SMALL_SIZE = 8  # whole numbers below are rarely sizes of blocks
+_INDEXED = "aten.index"  # the operator of x[index]; those of other names take no negative index
 _LONGEST_TEXT = 20  # characters of the name of a mode
 
 
@@ -49,7 +50,8 @@ def _codes(function: FunctionType | CodeType) -> list[CodeType]:
 def _special(functions: Sequence[FunctionType], watched: Watched, arguments: Sequence[Any]) -> Iterator[int]:
     """Yield the negative whole numbers among arguments, defaults and globals, and those that the code compares with.
 
-    Other negative numbers are places counted from the end. What is compared with 0 may be negative: -1 is.
+    Other negative numbers are dimensions counted from the end. What is compared with 0 may be negative, and so may an
+    index of `x[index]`: -1 is.
     """
     compared = [value for condition in watched.conditions for value in condition.constants]
     for function in with_called(functions):
@@ -60,7 +62,7 @@ def _special(functions: Sequence[FunctionType], watched: Watched, arguments: Seq
     for value in (*arguments, *compared):
         if type(value) in (int, float) and -_LARGEST_INTEGER <= value < 0 and value == int(value):
             yield int(value)
-    if 0 in compared:
+    if 0 in compared or _INDEXED in watched.operators:
         yield -1
 
 

@@ -32,6 +32,7 @@ from gradverify.case import (
 from gradverify.spec.dims import size_of
 from gradverify.spec.readers import BadValueError
 from gradverify.spec.target import split_data_file
+from gradverify.spec.tensor_keys import TENSOR_DTYPES
 
 _WHOLE = 1e15  # whole numbers below it are written without a point where only floats are read
 
@@ -49,6 +50,8 @@ def plain_input(value: Input, dims: Mapping[str, int], folder: Path | None) -> A
     if isinstance(value, TupleArgument):
         return {"tuple": [_without_mappings(item) for item in value.items]}
     if isinstance(value, DtypeArgument):
+        if value.name not in ("case", *TENSOR_DTYPES):
+            raise ValueError(f"YAML has no word for torch.{value.name}")
         return {"dtype": value.name}
     if isinstance(value, DeviceArgument):
         return {"device": value.name}

@@ -79,7 +79,7 @@ def test_dimension_counted_from_the_end_is_no_label() -> None:
 
     def rows(x: Tensor, labels: Tensor) -> Tensor:
         seen.append(labels.clone())
-        return x[labels].sum(-1)
+        return torch.stack([x[label].sum(-1) for label in labels.tolist()])
 
     assert gradverify.explore(rows, (points(4, 2), LABELS), checks=("gradcheck",), budget=100).failures == ()
     assert len({str(labels) for labels in seen}) > 5
@@ -96,6 +96,17 @@ def of_all(grad: Tensor, x: Tensor, labels: Tensor) -> Tensor:
 
 def test_negative_label_is_tried_where_the_code_tests_for_it() -> None:
     found = gradverify.explore(saving(masked, of_all), (points(4), LABELS), checks=("gradcheck",))
+    assert any("labels: " in each.changes[0] and "-1" in each.changes[0] for each in found.failures)
+
+
+def of_one_hot(grad: Tensor, x: Tensor, labels: Tensor) -> Tensor:
+    """Return the gradient of `x[labels]`, in which no place counts from the end."""
+    return (labels[:, None] == torch.arange(len(x))).to(grad.dtype).mT @ grad
+
+
+def test_negative_index_is_tried_where_torch_counts_it_from_the_end() -> None:
+    function = saving(lambda x, labels: x[labels], of_one_hot)
+    found = gradverify.explore(function, (points(4), LABELS), checks=("gradcheck",))
     assert any("labels: " in each.changes[0] and "-1" in each.changes[0] for each in found.failures)
 
 
