@@ -33,7 +33,7 @@ class Listener:
     """Callbacks during a run."""
 
     started: Callable[[str, str], None]  # with the case's id, and the node that it runs on, "" for this machine
-    trying: Callable[[str], None]  # with its id, when its checks are finished and other inputs are tried
+    trying: Callable[[str, int, int], None]  # with its id, while other inputs are tried, the tries and the failures
     finished: Callable[[CaseResult], None]
     noted: Callable[[str], None]  # with a sentence for the user
 
@@ -146,7 +146,7 @@ def run(
         if isinstance(event, Started):
             listener.started(event.case_id, event.where)
         elif isinstance(event, TryingInputs):
-            listener.trying(event.case_id)
+            listener.trying(event.case_id, event.tries, event.failures)
         elif isinstance(event, Noted):
             listener.noted(event.text)
         else:

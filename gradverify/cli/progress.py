@@ -27,7 +27,7 @@ class Tally:
     done: int = 0
     unexpected: int = 0
     running: dict[str, str] = field(default_factory=dict)  # node by id, in the order of their start; "" for no node
-    trying: set[str] = field(default_factory=set)  # ids of those whose inputs are changed
+    trying: dict[str, str] = field(default_factory=dict)  # tries and failures, by id of those whose inputs are changed
     notes: list[str] = field(default_factory=list)  # sentences to print when the block ends
 
 
@@ -79,7 +79,7 @@ def _drawn(tally: Tally) -> Iterator[Callable[[], None]]:
 
 
 def progress_text(tally: Tally) -> str:
-    """Return the text `3/10 done, 1 not as expected; running a, b; trying other inputs of c`.
+    """Return the text `3/10 done, 1 not as expected; running a, b; trying other inputs of c (9 tries, 1 failure)`.
 
     In a cluster it is `…; on 2 nodes; node-1: a, b; node-2: c`: what each node runs.
     """
@@ -118,7 +118,7 @@ def _doing(tally: Tally, node: str) -> list[str]:
     """Return what runs on a node, or on this machine if it is "": `running` is not said of a node."""
     ids = [name for name, where in tally.running.items() if where == node]
     checked = ", ".join(name for name in ids if name not in tally.trying)
-    explored = ", ".join(name for name in ids if name in tally.trying)
+    explored = ", ".join(f"{name}{tally.trying[name]}" for name in ids if name in tally.trying)
     doing = [f"{'' if node else 'running '}{safe(checked)}"] if checked else []
     return [*doing, *([f"trying other inputs of {safe(explored)}"] if explored else [])]
 
@@ -140,8 +140,9 @@ def _listener(tally: Tally, changed: Callable[[], None]) -> Listener:
         tally.running[case_id] = node
         changed()
 
-    def trying(case_id: str) -> None:
-        tally.trying.add(case_id)
+    def trying(case_id: str, tries: int, failures: int) -> None:
+        found = f", {counted(failures, 'failure')}" if failures else ""
+        tally.trying[case_id] = f" ({counted(tries, 'try', 'tries')}{found})" if tries else ""
         changed()
 
     def finished(result: CaseResult) -> None:

@@ -58,9 +58,11 @@ class Started:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TryingInputs:
-    """The checks of a case are finished, and other inputs are tried."""
+    """The checks of a case are finished, and other inputs are tried; again now and then while they are."""
 
     case_id: str
+    tries: int  # so far
+    failures: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

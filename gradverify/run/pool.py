@@ -52,6 +52,7 @@ from gradverify.run.worker_handle import (
     send_task,
 )
 
+_TOLD_EVERY = 2.0  # seconds after which the tries of a search are told again
 _DEATH_GRACE = 0.25  # seconds between the end of a worker's socket and killing it; a dying worker closes it first
 
 
@@ -217,10 +218,11 @@ class LocalPool:
                 self._selector.unregister(worker.channel)
 
     def _note_progress(self, worker: WorkerHandle, progress: Progress) -> None:
-        is_first_try, worker.progress = worker.progress is None, progress
-        worker.limited_since = time.monotonic()
-        if is_first_try and worker.task is not None:
-            self._events.append(TaskTrying(key=worker.task.key))
+        worker.progress, worker.limited_since = progress, time.monotonic()
+        is_due = worker.told is None or worker.limited_since - worker.told >= _TOLD_EVERY
+        if is_due and worker.task is not None and progress.trying is not None:
+            worker.told, found = worker.limited_since, progress.trying.so_far
+            self._events.append(TaskTrying(key=worker.task.key, tries=found.tries, failures=len(found.failures)))
 
     def _begin(self, worker: WorkerHandle) -> None:
         worker.begun = worker.limited_since = time.monotonic()

@@ -120,7 +120,11 @@ def _keep_failures(unfinished: Sequence[TaskLost], options: RunOptions, context:
     cases = {case.id: case for case in progress.valid}
     for lost in unfinished:
         result = interrupted_case(cases[lost.key], lost)
-        if result is not None:
+        if result is None and lost.trying is not None:
+            tries = lost.trying.so_far.tries
+            tried = f"{tries:,} {'try' if tries == 1 else 'tries'} without a failure"
+            context.on_event(Noted(text=f"{lost.key}: {tried} before the interrupt"))
+        elif result is not None:
             result = replace(result, source=source_of_target(progress.targets, cases[lost.key]))
             progress.results[lost.key] = options.judge(result)
             context.on_event(Finished(result=progress.results[lost.key]))
@@ -164,7 +168,9 @@ def _told(event: TaskStarted | TaskTrying | EngineNote) -> Event:
     """Return an event of the engine as one of the run."""
     if isinstance(event, TaskStarted):
         return Started(case_id=event.key, where=event.where)
-    return Noted(text=event.text) if isinstance(event, EngineNote) else TryingInputs(case_id=event.key)
+    if isinstance(event, EngineNote):
+        return Noted(text=event.text)
+    return TryingInputs(case_id=event.key, tries=event.tries, failures=event.failures)
 
 
 def _task(case: Case, context: _Context) -> Task:

@@ -156,9 +156,11 @@ class TaskLost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskTrying:
-    """The checks of a case are finished, and its worker tries other inputs."""
+    """The checks of a case are finished, and its worker tries other inputs; again now and then while it does."""
 
     key: str
+    tries: int  # so far
+    failures: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

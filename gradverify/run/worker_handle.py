@@ -41,6 +41,7 @@ class WorkerHandle:
     begun: float | None = None  # monotonic time at which the task started
     limited_since: float | None = None  # monotonic time from which its time limit counts: that, or its last try
     progress: Progress | None = None  # of a case that tries other inputs; None before its first try, while it lives
+    told: float | None = None  # monotonic time at which its tries were last told
     served: int = 0  # tasks finished
     resource: str = ""  # of its last task
     environment: Environment = ()  # of its tasks; any, as long as it has had none
@@ -53,7 +54,7 @@ class WorkerHandle:
 def send_task(worker: WorkerHandle, task: Task) -> None:
     """Send a task to an idle worker. If it has died meanwhile, the server reports it."""
     worker.task, worker.begun, worker.limited_since = task, None, None
-    worker.progress, worker.resource = None, task.resource
+    worker.progress, worker.told, worker.resource = None, None, task.resource
     worker.environment = task.environment
     worker.tail.clear()
     clear(worker.notepad)

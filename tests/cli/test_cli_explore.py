@@ -237,14 +237,16 @@ def test_inspect_shows_what_was_found(fake, call) -> None:
 
 
 def test_progress_says_that_other_inputs_are_tried() -> None:
-    tally = Tally(total=2, running={"a/b": "", "c/d": ""}, trying={"c/d"})
-    assert progress_text(tally) == "0/2 done, 0 not as expected; running a/b; trying other inputs of c/d"
+    tally = Tally(total=2, running={"a/b": "", "c/d": ""}, trying={"c/d": " (9 tries)"})
+    assert progress_text(tally) == "0/2 done, 0 not as expected; running a/b; trying other inputs of c/d (9 tries)"
     written: list[str] = []
     times = itertools.count(0.0, 31.0)
     listener = now_and_then(Tally(total=1), lambda: next(times), written.append)
     listener.started("a/b", "")
-    listener.trying("a/b")
+    listener.trying("a/b", 0, 0)
     assert written[-1] == "0/1 done, 0 not as expected; trying other inputs of a/b"
+    listener.trying("a/b", 1, 1)
+    assert written[-1] == "0/1 done, 0 not as expected; trying other inputs of a/b (1 try, 1 failure)"
 
 
 def test_no_request_means_no_exploring() -> None:

@@ -58,7 +58,7 @@ def test_progress_text() -> None:
 
 
 def test_progress_in_a_cluster_says_what_each_node_runs() -> None:
-    tally = Tally(total=9, done=2, running={"a": "node-2", "b": "node-10", "c": "node-2"}, trying={"c"})
+    tally = Tally(total=9, done=2, running={"a": "node-2", "b": "node-10", "c": "node-2"}, trying={"c": ""})
     head = "2/9 done, 0 not as expected; on 2 nodes"
     assert progress_text(tally) == f"{head}; node-10: b; node-2: a, trying other inputs of c"
     assert progress_lines(tally) == (head, "  node-10  b", "  node-2   a, trying other inputs of c")

@@ -207,11 +207,12 @@ def test_what_was_found_before_a_defect_of_the_search_is_kept(name: str, monkeyp
     assert reproduce_command(result).startswith("gradverify explore ")
 
 
-def test_trying_is_told_once_after_the_start(engine: Engine) -> None:
+def test_trying_is_told_after_the_start(engine: Engine) -> None:
     events: list[Event] = []
     outcome([pooled("RightPool")], engine, events, exploring=Exploring())
     assert [type(event) for event in events[:2]] == [Started, TryingInputs]
-    assert sum(isinstance(event, TryingInputs) for event in events) == 1
+    told = [event for event in events if isinstance(event, TryingInputs)]
+    assert (told[0].tries, told[0].failures) == (0, 0)
 
 
 MIXED = [
@@ -298,6 +299,7 @@ cases:
 def test_an_interrupt_ends_a_search_and_what_had_finished_is_reported(tmp_path: Path) -> None:
     out, err, report = interrupted(tmp_path, SPEC.format(ops=OPS / "pooled.py"))
     assert err.endswith("gradverify: interrupted: 1 of 2 cases had finished\n")
+    assert re.search(r"gradverify: spec/wide/cpu-float64: \d+ tr(y|ies) without a failure before the interrupt\n", err)
     assert "explore 5 tries" in out
     (finished,) = report.cases
     assert finished.id == "spec/narrow/cpu-float64"
