@@ -13,6 +13,7 @@ from gradverify.exploration.inputs import tensor_inputs, with_input
 from gradverify.exploration.proposals.values import at_constants, of_other_scale, with_zeros
 
 DTYPE, LAYOUT = "dtype", "layout"
+_LOWER = {"float64": ("float32", "bfloat16", "float16"), "float32": ("bfloat16", "float16")}
 _MOST = 6  # changes of values in float32, of each kind
 _LAYOUTS = (Layout.TRANSPOSED, Layout.STRIDED, Layout.EXPANDED, Layout.CHANNELS_LAST)
 
@@ -27,13 +28,12 @@ def of_other_layout(base: Base) -> Iterator[Change]:
 
 def of_other_dtype(base: Base) -> Iterator[Change]:
     """Yield the case in lower precision; in float32 also of other scales, and around numbers in the code and zeros."""
-    if base.case.dtype != "float64":
-        return
-    for dtype in ("float32", "bfloat16", "float16"):
+    lower = _LOWER.get(base.case.dtype, ())
+    for dtype in lower:
         far = dtype != "float32"  # where numbers overflow and thresholds vanish that float64 holds
         yield Change(kind=DTYPE, phrase=f"in {dtype}", apply=partial(_in_dtype, dtype), far=far)
     ways = (of_other_scale(base), at_constants(base), with_zeros(base))
-    for way in ways:
+    for way in ways if "float32" in lower else ():
         for change in islice(way, _MOST):
             apply = partial(_then_single, change)
             yield Change(kind=DTYPE, phrase=f"{change.phrase}, in float32", apply=apply, names=change.names)
