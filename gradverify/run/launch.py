@@ -28,7 +28,7 @@ os._exit(0)
 """
 _STOP_TIMEOUT = 5.0  # seconds until a server that does not end is killed
 # One thread per worker, and no helper threads in the server: it forks.
-_ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
 
 
 class ServerError(GradverifyError):

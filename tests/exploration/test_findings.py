@@ -328,3 +328,13 @@ def test_two_mistakes_that_need_the_same_sizes_are_both_listed() -> None:
 
     found = gradverify.explore(saving(forward, backward), (points(3, 5), False, False), checks=("gradcheck",))
     assert {failure.changes[0] for failure in found.failures} == {"twice: true (was false)", "masked: true (was false)"}
+
+
+@pytest.mark.parametrize("eps", [1e-9, 1e-3])
+def test_number_that_is_far_larger_than_written_is_an_extreme(eps: float) -> None:
+    forgets = saving(
+        lambda x, eps: x.sin() * (1 + eps), lambda grad, x, eps: grad * x.cos() * (1 + eps if eps < 0.9 else 1)
+    )
+    found = explored(forgets, points(3), eps, budget=120)
+    grades = {each.grade for each in found.discoveries if each.changes[0].startswith("eps: 1.0")}
+    assert grades == {Grade.EXTREME if eps < 1e-6 else Grade.FAILURE}

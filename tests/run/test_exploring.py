@@ -207,6 +207,13 @@ def test_what_was_found_before_a_defect_of_the_search_is_kept(name: str, monkeyp
     assert reproduce_command(result).startswith("gradverify explore ")
 
 
+def test_wrong_second_derivative_ends_no_search_for_wrong_first_ones(engine: Engine) -> None:
+    result, found = explored(pooled("DetachedPool", checks=("gradcheck", "gradgradcheck")), engine)
+    assert [check.verdict for check in result.checks] == [Verdict.PASS, Verdict.FAIL]
+    assert found.message == "the second derivative is wrong at the inputs as written, and was left out"
+    assert [failure.checks[0].check for failure in found.failures] == ["gradcheck"]
+
+
 def test_trying_is_told_after_the_start(engine: Engine) -> None:
     events: list[Event] = []
     outcome([pooled("RightPool")], engine, events, exploring=Exploring())

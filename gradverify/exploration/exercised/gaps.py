@@ -63,7 +63,7 @@ def _blocks(
     """Yield runs of statements that never ran, below a statement that did."""
     for body in statement_lists(parent):
         elsewhere = left_out(parent)
-        coded = [each for each in body if written & {*lines_of(each)}]
+        coded = [each for each in body if written & {*lines_of(each)} and not _is_text(each)]
         for missing, group in groupby(coded, key=lambda each: not ran & {*lines_of(each)}):
             statements = tuple(group)
             if missing and not elsewhere:
@@ -72,6 +72,11 @@ def _blocks(
                 for statement in statements:
                     yield from _inside(statement, name, written, ran, left_out)
             elsewhere = elsewhere or any(left_out(each) and _leaves(each) for each in statements)
+
+
+def _is_text(statement: ast.stmt) -> bool:
+    """Return True for a text that stands alone: a docstring, or a comment that is written like one."""
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 
 def _inside(

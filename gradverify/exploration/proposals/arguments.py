@@ -16,6 +16,7 @@ from gradverify.core.model.problem import Problem
 from gradverify.exploration.change import Base, Change
 from gradverify.exploration.dims import shapes
 from gradverify.exploration.inputs import is_fixed, plain_inputs, shown, tensor_inputs, with_input, with_plain
+from gradverify.exploration.proposals.values import LARGEST_FACTOR
 from gradverify.exploration.slices import all_equal, outputs, outputs_or_none
 from gradverify.exploration.tools import Tools
 
@@ -68,8 +69,15 @@ def _change(base: Base, name: str, value: Any, other: Any) -> Change:
         factor=other if type(other) is int and other > 1 else None,
         rules=(partial(_why_no_mode, name),) if is_guess else (),
         other_code=other_code,
-        far=isinstance(other, float) and math.isinf(other) and not base.seen.names_infinity,
+        far=isinstance(other, float) and _is_far(other, value, base),
     )
+
+
+def _is_far(other: float, value: Any, base: Base) -> bool:
+    """Return True if a number is infinite and the code names no infinity, or far larger than the one written."""
+    if math.isinf(other):
+        return not base.seen.names_infinity
+    return isinstance(value, float) and abs(other) > LARGEST_FACTOR * abs(value) > 0
 
 
 def _why_no_mode(name: str, case: Case, problem: Problem, tools: Tools) -> str:

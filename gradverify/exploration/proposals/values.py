@@ -14,7 +14,8 @@ from gradverify.exploration.change import Base, Change, edit, edits, floating_pa
 KINDS = CONSTANTS, ZEROS, TIES, SCALE, DRAWS = "constants", "zeros", "ties", "scale", "draws"
 _MOST_CONSTANTS = 8
 _BESIDE = 1e-3  # distance from a constant, relative to it
-_FACTORS = (10.0, 0.1, 100.0, 1e-3, 1e3, 1e-6, 1e6)
+LARGEST_FACTOR = 1e6  # by which values grow that are still near those written
+_FACTORS = (10.0, 0.1, 100.0, 1e-3, 1e3, 1e-6, LARGEST_FACTOR)
 _FAR_FACTORS = (1e8, 1e-300)
 Ways = Iterator[tuple[str, Callable[[Tensor], Tensor]]]
 

@@ -34,6 +34,14 @@ class RightPool(Pool):
         return out, None, None
 
 
+class DetachedPool(Pool):
+    """Its backward has no derivative by the cotangent either."""
+
+    @staticmethod
+    def backward(ctx, grad):
+        return Pool.backward(ctx, grad.detach())
+
+
 class EndsAndHangs(Pool):
     """Ends its process at stride 3, and hangs at windows of one entry."""
 
