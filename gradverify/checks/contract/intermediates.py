@@ -116,13 +116,23 @@ def _constants(tape: Tape) -> dict[tuple[str, str], Constant]:
             if isinstance(value, float)
         ]
         found += [Constant(place=name, function=owner, value=tensor, put=put) for name, tensor, put in kept]
-    return {(each.function, each.place): each for each in found if _is_constant(each.value)}
+    return {(each.function, each.place): each for each in found if _is_constant(each.value, tape)}
 
 
-def _is_constant(tensor: Tensor) -> bool:
+def _is_constant(tensor: Tensor, tape: Tape) -> bool:
     numbers = tensor.is_floating_point() or tensor.is_complex()
     dense = tensor.layout is torch.strided and entries_of(tensor) is not None
-    return numbers and dense and not tensor.requires_grad
+    return numbers and dense and not _has_graph(tensor, tape)
+
+
+def _has_graph(tensor: Tensor, tape: Tape) -> bool:
+    """True if a kept tensor leads to the inputs. A view of an input, made in forward, requires grad and does not."""
+    if not tensor.requires_grad or tensor.grad_fn is not None:
+        return tensor.requires_grad
+    with torch.enable_grad():
+        node = tensor.view_as(tensor).grad_fn
+    accumulator: Any = None if node is None else node.next_functions[0][0]
+    return any(accumulator is not None and accumulator.variable is leaf for leaf in tape.leaves)
 
 
 def _replace(tensor: Tensor, value: Tensor) -> None:

@@ -56,6 +56,25 @@ def test_saved_intermediate_is_remarked(as_attribute: bool) -> None:
     assert remarked(result) == {"GV502"}
 
 
+@pytest.mark.parametrize(("flattens", "codes"), [(True, {"GV502"}), (False, set())])
+def test_saved_view_of_an_input_is_remarked(flattens: bool, codes: set[str]) -> None:
+    """It is made in forward, where autograd records nothing; the input itself may be saved."""
+
+    class Saves(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.shape = x.shape
+            x = x.reshape(-1) if flattens else x
+            ctx.save_for_backward(x)
+            return x.square().sum()
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> Tensor:
+            return (2 * g * ctx.saved_tensors[0]).reshape(ctx.shape)
+
+    assert remarked(contract(Saves.apply, double([[0.3, -1.2, 0.7], [2.1, -0.4, 1.5]]))) == codes
+
+
 def test_saved_quotient_of_inputs_is_remarked() -> None:
     """It is the same if both inputs are scaled alike."""
 
