@@ -23,7 +23,7 @@ from gradverify.exploration.exercised.watched import Watched, merge
 from gradverify.exploration.harvest import seen_in
 from gradverify.exploration.inputs import tensor_inputs, written_out
 from gradverify.exploration.judge import Outcome
-from gradverify.exploration.proposals import arguments, sizes
+from gradverify.exploration.proposals import arguments, sizes, values
 from gradverify.exploration.propose import pairs, proposals
 from gradverify.exploration.tools import Tools
 from gradverify.result import Discovery, Exploration, Grade, Verdict
@@ -194,13 +194,15 @@ def _as_written(state: _Search) -> tuple[str, tuple[str, ...]]:
 def _all_changes(state: _Search) -> Iterator[Change]:
     """Yield single changes; if none of them shows a failure, then pairs.
 
-    First an argument that was refused and a size that it may need, then pairs of changes that turned out legal.
+    First an argument that was refused with what it may need, a size or positive constants, then pairs of changes that
+    turned out legal.
     """
     yield from proposals(state.base)
     if any(found.grade is Grade.FAILURE for found in state.discoveries):
         return
     for change in list(state.refused.values())[:_FIRST_OF_PAIRS]:
-        yield from (pairs(change, other) for other in sizes.beside(state.base, change))
+        needed = (*sizes.beside(state.base, change), *values.positive_constants(state.base))
+        yield from (pairs(change, other) for other in needed)
     singles = list(state.right.values())
     firsts = [change for change in singles if change.kind in (arguments.KIND, sizes.SIZES)][:_FIRST_OF_PAIRS]
     seconds = [change for change in singles if change.kind not in (sizes.SIZES, sizes.RANK, "dtype", "layout")]

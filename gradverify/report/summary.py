@@ -78,12 +78,13 @@ def blunt_lines(report: Report, screen: Screen) -> list[Line]:
     if not blunt:
         return []
     limit, name, place = max(blunt, key=lambda found: found[0])
-    worst, size = f"{name} of {safe(place)}", numbers.at_least(min(limit, 1.0), 1)
-    text = f"{worst} passes, but may miss relative errors below {size}"
+    worst = f"{name} of {safe(place)}"
+    missed = "any error of some entries" if limit >= 1 else f"relative errors below {numbers.at_least(limit, 1)}"
+    text = f"{worst} passes, but may miss {missed}"
     if len(blunt) > 1:
         above = numbers.compact(BLUNT)
         text = f"{len(blunt):,} checks pass with a detection limit above {above}"
-        text += f"; {worst} may miss relative errors below {size} (-v: all)"
+        text += f"; {worst} may miss {missed} (-v: all)"
     return _points([text], screen)
 
 

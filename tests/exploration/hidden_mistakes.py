@@ -264,6 +264,15 @@ HIDDEN = (
         change="x: × 10",
     ),
     Hidden(
+        name="positive-constants",
+        function=saving(
+            lambda x, spread, trains: x.sin() if trains else x / spread.sqrt(),
+            lambda grad, x, spread, trains: grad * x.cos() if trains else grad / spread,
+        ),
+        inputs=(points(2, 3), points(3).detach(), True),
+        change="trains: false",
+    ),
+    Hidden(
         name="other-shape",
         function=saving(lambda x, n: x.sin()[..., n:], lambda grad, x, n: grad * x.cos()[..., : x.shape[-1] - n]),
         inputs=(points(2, 4), 0),

@@ -19,6 +19,7 @@ LATE = (
     "near-a-size",
     "offsets",
     "pairs",
+    "positive-constants",
 )
 MORE = dict.fromkeys(LATE, 300)
 

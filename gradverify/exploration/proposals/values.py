@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from gradverify.exploration.change import Base, Change, edit, edits, floating_paths, tensors
+from gradverify.exploration.inputs import tensor_inputs
 
 KINDS = CONSTANTS, ZEROS, TIES, SCALE, DRAWS = "constants", "zeros", "ties", "scale", "draws"
 _MOST_CONSTANTS = 8
@@ -77,6 +78,14 @@ def of_other_scale(base: Base) -> Iterator[Change]:
     for factor in _FAR_FACTORS:
         for path in paths:
             yield edit(base, SCALE, path, f"× {factor:g}", partial(_times, factor), far=True)
+
+
+def positive_constants(base: Base) -> Iterator[Change]:
+    """Yield the change that makes what is not differentiated positive, as another value of a flag may need it."""
+    given = tensor_inputs(base.case)
+    paths = [path for path in floating_paths(base) if given[path].requires_grad is False]
+    if paths:
+        yield edits(base, DRAWS, paths, f"{', '.join(paths)}: absolute values", torch.abs)
 
 
 def drawn_again(base: Base) -> Iterator[Change]:
