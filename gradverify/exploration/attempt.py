@@ -23,8 +23,8 @@ from gradverify.exploration.slices import is_well_conditioned, uses_matrices
 from gradverify.result import CheckResult, Verdict
 
 SUMMED = "GV309"  # autograd sums a gradient, as wherever forward broadcasts a size of 1
-_REJECTED = "GV312"  # autograd rejects what backward returns
-_REFUSED = (_REJECTED, "GV903", "GV706")  # or backward raises, or the reference has outputs of other shapes
+# Autograd rejects what backward returns, backward raises, or the reference has outputs of other shapes.
+_REFUSED = ("GV312", "GV903", "GV706")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +161,7 @@ def _against_reference(base: Base, case: Case, problem: Problem) -> Judged:
     result = base.tools.check(case, problem, reference.NAME)
     refused = next((finding for finding in result.findings if finding.code in _REFUSED), None)
     if refused is not None:
-        return Judged(outcome=Outcome.REFUSED, message=refused.message, is_rejected=refused.code == _REJECTED)
+        return Judged(outcome=Outcome.REFUSED, message=refused.message)
     if result.verdict is Verdict.FAIL:
         pairs = frozenset((finding.of or "", finding.wrt or "") for finding in result.findings)
         return Judged(outcome=Outcome.SUSPECT, pairs=pairs, result=result)
@@ -208,8 +208,7 @@ def failing_like(base: Base, wanted: frozenset[str], check: str) -> Fails:
 
     def fails(case: Case) -> bool:
         found = attempt(base, case, by_contract=check == contract.NAME)
-        rejected = found.judged.is_rejected and _REJECTED in wanted
-        if (found.judged.outcome is not Outcome.SUSPECT and not rejected) or found.check != check:
+        if found.judged.outcome is not Outcome.SUSPECT or found.check != check:
             return False
         result = confirmed(base, found)
         return result is not None and bool(codes(result) & wanted)

@@ -18,7 +18,7 @@ from gradverify.checks.contract.uninitialised import poisoned_memory
 from gradverify.checks.failures import first_line
 from gradverify.core.model.coordinates import flatten
 from gradverify.core.model.problem import Problem
-from gradverify.core.model.tape import Rejected, Tape, record, vjp
+from gradverify.core.model.tape import Tape, record, vjp
 from gradverify.errors import EvaluationError
 from gradverify.exploration.change import Watching, plainly
 from gradverify.exploration.slopes import surroundings, wrong_claims
@@ -43,7 +43,6 @@ class Judged:
 
     outcome: Outcome
     message: str = ""  # what was raised
-    is_rejected: bool = False  # True if backward returned what autograd rejects, as a gradient of another shape
     pairs: frozenset[tuple[str, str]] = frozenset()  # output and input that seem wrong
     is_smooth: bool = True  # False if slopes from the two sides differ along some direction
     overwrites: bool = False  # True if backward changes the cotangent that it gets
@@ -97,7 +96,7 @@ def _evaluated(problem: Problem, generator: torch.Generator, watching: Watching)
         with poisoned_memory():
             gradients = watching(lambda: [vjp(problem, tape, part) for part in given])
     except EvaluationError as error:
-        return Judged(outcome=Outcome.REFUSED, message=_raised(error), is_rejected=isinstance(error, Rejected))
+        return Judged(outcome=Outcome.REFUSED, message=_raised(error))
     overwrites = not all(map(torch.equal, chain(*parts), chain(*given)))
     return _Evaluated(tape=tape, cotangents=cotangents, gradients=gradients, overwrites=overwrites)
 

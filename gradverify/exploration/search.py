@@ -21,7 +21,7 @@ from gradverify.exploration.exercised.uncovered import uncovered
 from gradverify.exploration.exercised.watch import watch
 from gradverify.exploration.exercised.watched import Watched, merge
 from gradverify.exploration.harvest import seen_in
-from gradverify.exploration.inputs import tensor_inputs, written_out
+from gradverify.exploration.inputs import written_out
 from gradverify.exploration.judge import Outcome
 from gradverify.exploration.proposals import arguments, sizes, values
 from gradverify.exploration.propose import pairs, proposals
@@ -242,9 +242,6 @@ def _try(state: _Search, change: Change, candidate: Case) -> Outcome:
         outcome = found.judged.outcome
         if outcome is Outcome.ILLEGAL:
             return outcome
-        new = tensor_inputs(candidate).keys() - tensor_inputs(state.base.case).keys()
-        if found.judged.is_rejected and change.kind == arguments.KIND and not new:
-            outcome = Outcome.SUSPECT  # shapes are as written: a gradient of another one refuses nothing
         state.tries += 1
         if change.size is not None and found.judged.outputs > _MOST_OUTPUTS:
             state.largest[change.names] = min(change.size, state.largest.get(change.names, change.size))

@@ -120,9 +120,10 @@ def _could_start(case: CaseResult) -> bool:
 
 
 def _remarked(cases: Iterable[CaseResult]) -> Iterator[tuple[CaseResult, str]]:
-    for case in cases:
-        for text in remarks(case.explored) if case.explored is not None else ():
-            yield case, text
+    """Yield the first remark about every case, then the second of every case, and so on."""
+    told = [(case, remarks(case.explored)) for case in cases if case.explored is not None]
+    for number in range(max((len(texts) for _, texts in told), default=0)):
+        yield from ((case, texts[number]) for case, texts in told if number < len(texts))
 
 
 def _input(text: str, most: int, screen: Screen) -> list[Line]:

@@ -273,12 +273,6 @@ HIDDEN = (
         change="trains: false",
     ),
     Hidden(
-        name="other-shape",
-        function=saving(lambda x, n: x.sin()[..., n:], lambda grad, x, n: grad * x.cos()[..., : x.shape[-1] - n]),
-        inputs=(points(2, 4), 0),
-        change="n: 1",
-    ),
-    Hidden(
         name="infinite-argument",
         function=saving(largest_or_sum, by_every_entry),
         inputs=(points(2, 3), 2.0),

@@ -113,6 +113,13 @@ def test_questions_extremes_and_tries_that_did_not_finish_are_remarks() -> None:
     )
 
 
+def test_first_remark_of_every_case_comes_before_the_second_of_any() -> None:
+    many = explored(*(question(number=number) for number in range(1, 8)))
+    other = replace(explored(question(number=99)), id="pool/other/cpu-float64")
+    rows = [row for row in whole(many, other).splitlines() if "question at try" in row]
+    assert ["other" in row for row in rows] == [False, True, False, False, False]
+
+
 def test_few_remarks_are_listed_and_none_with_q() -> None:
     many = explored(*(question(number=number) for number in range(1, 8)))
     assert whole(many).count("question at try") == 5
