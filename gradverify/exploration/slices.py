@@ -90,6 +90,16 @@ def _repeated(case: Case, copies: Mapping[str, Copies], tools: Tools) -> Case:
     return case
 
 
+def last_matters(case: Case, problem: Problem, path: str, axis: int, tools: Tools) -> bool:
+    """Return False if forward returns the same for other values in the last slice of an input; may raise."""
+    values = tensor_at(case, path, tools)
+    if not values.is_floating_point() or not values.shape[axis]:
+        return True
+    values.select(axis, -1).mul_(1.5).add_(0.5)
+    other = outputs_or_none(with_tensor(case, path, values), tools)
+    return other is None or not all_equal(outputs(problem), other)
+
+
 def uses_matrices(operators: frozenset[str]) -> bool:
     """Return True if an operator among these solves equations or decomposes matrices."""
     return any(not _DECOMPOSITIONS.isdisjoint(re.split(r"[._]", operator)) for operator in operators)

@@ -116,6 +116,20 @@ def by_every_entry(grad: Tensor, x: Tensor, p: float) -> Tensor:
     return grad.unsqueeze(-1) * x.sign() * (1 if p == float("inf") else p * x.abs().pow(p - 1))
 
 
+def contrasted(q: Tensor, k: Tensor) -> Tensor:
+    """Return the loss of each query among all keys; there may be more keys than queries, and not fewer."""
+    return (q @ k.mT).logsumexp(-1) - (q * k[: len(q)]).sum(-1)
+
+
+def of_as_many_keys(grad: Tensor, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the gradients of `contrasted`, in which the first keys are all."""
+    own, weighted = k[: len(q)], grad.unsqueeze(-1) * q
+    share = (q @ own.mT).softmax(-1)
+    of_keys = torch.zeros_like(k)
+    of_keys[: len(q)] = share.mT @ weighted - weighted
+    return grad.unsqueeze(-1) * (share @ own - own), of_keys
+
+
 def weighted(grad: Tensor, x: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor | None]:
     """Return the gradients of `weight * x.sin()`; without a weight as if x were not in a sine."""
     return (grad, None) if weight is None else (grad * weight * x.cos(), grad * x.sin())
@@ -262,6 +276,12 @@ HIDDEN = (
         function=saving(lambda x: x.asinh(), lambda grad, x: grad / (1 + x**2).sqrt().clamp(max=9)),
         inputs=(points(3),),
         change="x: × 10",
+    ),
+    Hidden(
+        name="more-keys",
+        function=saving(contrasted, of_as_many_keys),
+        inputs=(points(3, 4), points(3, 4)),
+        change="k.shape[0]: 5",
     ),
     Hidden(
         name="positive-constants",

@@ -16,6 +16,7 @@ LATE = (
     "infinite-argument",
     "infinite-row",
     "left-out",
+    "more-keys",
     "near-a-size",
     "offsets",
     "pairs",

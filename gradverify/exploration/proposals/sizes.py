@@ -6,11 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial
 
 from gradverify.case import Case
+from gradverify.core.model.problem import Problem
 from gradverify.exploration.change import Base, Change, Rule
 from gradverify.exploration.dims import Dimension, dimensions, resized, shapes, why_tied, with_size
 from gradverify.exploration.inputs import is_fixed
 from gradverify.exploration.legal import allowed
-from gradverify.exploration.slices import Copies, why_no_map, why_not_broadcast
+from gradverify.exploration.slices import Copies, last_matters, why_no_map, why_not_broadcast
+from gradverify.exploration.tools import Tools
 
 SIZES, RANK = "sizes", "rank"
 _SMALL = (2, 3, 5, 7, 8, 13, 16, 17)
@@ -22,9 +24,9 @@ _MOST = 4096  # for larger blocks, one size beyond it is tried, last
 def of_other_sizes(base: Base) -> Iterator[Change]:
     """Yield cases of other sizes, the first of each dimension before the second of any."""
     ways = [
-        [_resize(base, found, size, untied) for size in _sizes(base, found)]
+        [_resize(base, found, size, rule) for size in _sizes(base, found)]
         for found in dimensions(base)
-        for untied in [_untied(base, found)]
+        for rule in [_uncut(base, found)]
     ]
     for number in range(max(map(len, ways), default=0)):
         yield from (way[number] for way in ways if number < len(way))
@@ -92,12 +94,11 @@ def _sizes(base: Base, dimension: Dimension) -> list[int]:
     return [other for other in near if other not in (size, 0) and allowed(base.case, dimension.name, other)]
 
 
-def _resize(base: Base, dimension: Dimension, size: int, untied: Rule | None = None) -> Change:
-    """Return the change of a size; `untied` is what has to hold where equal ones stay, unless 1 is broadcast."""
-    rule = untied
+def _resize(base: Base, dimension: Dimension, size: int, rule: Rule | None = None) -> Change:
+    """Return the change of a size; the rule is for other sizes than 1, which has to be broadcast where others stay."""
     if dimension.beside_equals and size == 1:
         copies = {path: Copies(count=dimension.size, axis=axis) for path, axis in dimension.places}
-        rule = _either(partial(why_not_broadcast, copies), untied)
+        rule = _either(partial(why_not_broadcast, copies), _untied(base, dimension))
     return Change(
         kind=SIZES,
         phrase=f"{dimension.name}: {size} (was {dimension.size})",
@@ -106,6 +107,37 @@ def _resize(base: Base, dimension: Dimension, size: int, untied: Rule | None = N
         names=tuple(path for path, _ in dimension.places) or (dimension.name,),
         rules=() if rule is None else (rule,),
     )
+
+
+def _uncut(base: Base, dimension: Dimension) -> Rule | None:
+    """Return the rule that forward uses all slices where equal sizes stay; None if none stays.
+
+    `zip` stops at the shorter one, and `gather` takes fewer labels than rows.
+    """
+    if not dimension.beside_equals:
+        return None
+    equal = [
+        (path, axis)
+        for path, shape, _ in shapes(base.case, base.tools)
+        for axis in range(len(shape))
+        if shape[axis] == dimension.size
+    ]
+    written = cache(lambda: base.tools.build(base.case))
+
+    @cache
+    def mattered(path: str, axis: int) -> bool:
+        return last_matters(base.case, written(), path, axis, base.tools)
+
+    def rule(case: Case, problem: Problem, tools: Tools) -> str:
+        sizes = {path: shape for path, shape, _ in shapes(case, tools)}
+        longest = max(sizes[path][axis] for path, axis in equal)
+        for path, axis in equal:
+            is_longest = sizes[path][axis] == longest
+            if is_longest and not last_matters(case, problem, path, axis, tools) and mattered(path, axis):
+                return f"forward leaves out slices of {path}"
+        return ""
+
+    return rule
 
 
 def _untied(base: Base, dimension: Dimension) -> Rule | None:
