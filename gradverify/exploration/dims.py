@@ -34,6 +34,7 @@ from gradverify.exploration.inputs import (
     with_input,
     with_plain,
 )
+from gradverify.exploration.legal import why_not
 from gradverify.exploration.slices import outputs_or_none
 from gradverify.exploration.tools import Tools
 from gradverify.formula import evaluate, parse
@@ -98,12 +99,23 @@ def with_size(case: Case, dimension: Dimension, size: int, tools: Tools) -> Case
 def why_tied(case: Case, dimension: Dimension, tools: Tools) -> str:
     """Return "" if forward takes one slice more and one less in this dimension alone, where others are as large.
 
-    If it takes only one of the two, the sizes belong together: `zip` stops at the shorter, and `gather` takes fewer.
-    A single slice may be broadcast, and shows nothing.
+    Else the sizes belong together. Sizes that break a rule of the spec are not asked for, nor is a single slice, which
+    may be broadcast.
     """
     sizes = [size for size in (dimension.size + 1, dimension.size - 1) if size > 1]
-    found = (outputs_or_none(with_size(case, dimension, size, tools), tools) for size in sizes)
-    return "" if all(each is not None for each in found) else f"{dimension.name} belongs to others of its size"
+    if all(_takes(case, dimension, size, tools) for size in sizes):
+        return ""
+    return f"{dimension.name} belongs to others of its size"
+
+
+def _takes(case: Case, dimension: Dimension, size: int, tools: Tools) -> bool:
+    """Return True if forward runs with another size, and the rules of the spec allow it."""
+    try:
+        other = with_size(case, dimension, size, tools)
+        is_legal = not why_not(other, {**tools.defaults, **tools.arguments(other)})
+    except Exception:  # of factories and constraints too, which take some shapes only
+        return False
+    return is_legal and outputs_or_none(other, tools) is not None
 
 
 def resized(case: Case, path: str, shape: tuple[int, ...], tools: Tools) -> Case:

@@ -15,6 +15,7 @@ from gradverify.exploration.exercised.user_code import code_of, nested
 from gradverify.exploration.exercised.watched import Watched
 from gradverify.exploration.inputs import plain_inputs
 
+_MOST_DIMENSIONS = 6  # of a tensor
 _LARGEST = 1e4  # of numbers that tensors are given as values
 _LARGEST_INTEGER = 16_384  # of sizes of blocks and special values
 _SMALL_SIZE = 8  # whole numbers below are rarely sizes of blocks
@@ -50,13 +51,15 @@ def _codes(function: FunctionType | CodeType) -> list[CodeType]:
 def _special(functions: Sequence[FunctionType], watched: Watched, arguments: Sequence[Any]) -> Iterator[int]:
     """Yield the negative whole numbers among arguments, defaults and globals, and those that the code compares with.
 
-    Other negative numbers are dimensions counted from the end. What is compared with 0 may be negative, and so may an
-    index of `x[index]`: -1 is.
+    So are those that are no dimensions counted from the end. What is compared with 0 may be negative, and so may a
+    tensor of places in `x[places]`: -1 is.
     """
     compared = [value for condition in watched.conditions for value in condition.constants]
     for function in with_called(functions):
         codes = _codes(function)
         compared += [value for code in codes for value in _compared(code)]
+        written = _values(value for code in codes for value in code.co_consts)
+        compared += [value for value in written if isinstance(value, int) and value < -_MOST_DIMENSIONS]
         if isinstance(function, FunctionType):
             compared += _held(function, codes)
     for value in (*arguments, *compared):
@@ -67,11 +70,11 @@ def _special(functions: Sequence[FunctionType], watched: Watched, arguments: Seq
 
 
 def _compared(code: CodeType) -> Iterator[Any]:
-    """Yield the constants beside comparisons."""
-    steps = list(dis.get_instructions(code))
+    """Yield the constants beside comparisons, and those in tuples that values are looked for in."""
+    steps = [step for step in dis.get_instructions(code) if step.opname not in ("SWAP", "COPY")]  # of `a < x < b`
     for before in zip(steps, steps[1:], steps[2:], strict=False):
-        if before[2].opname == "COMPARE_OP":
-            yield from (step.argval for step in before[:2] if step.opname == "LOAD_CONST")
+        if before[2].opname in ("COMPARE_OP", "CONTAINS_OP"):
+            yield from _values(step.argval for step in before[:2] if step.opname == "LOAD_CONST")
 
 
 def _names_infinity(functions: Sequence[FunctionType]) -> bool:

@@ -14,7 +14,7 @@ from gradverify.case import Case, Layout, Values
 from gradverify.deadline import OutOfTime
 from gradverify.exploration.attempt import Fails
 from gradverify.exploration.change import Base
-from gradverify.exploration.dims import dimensions, why_tied, with_size
+from gradverify.exploration.dims import dimensions, with_size
 from gradverify.exploration.inputs import (
     frozen,
     is_fixed,
@@ -101,8 +101,6 @@ def _smaller(state: _Shrinking) -> None:
             if number >= len(found):
                 break
             dimension = found[number]
-            if dimension.beside_equals and why_tied(state.case, dimension, state.base.tools):
-                continue
             for size in _below(dimension.size):
                 if size == 1 and dimension.beside_equals:
                     continue  # forward may take it for one that is to be repeated

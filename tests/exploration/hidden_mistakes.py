@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 Function = type[torch.autograd.Function]
 
@@ -128,6 +129,20 @@ def of_as_many_keys(grad: Tensor, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]
     of_keys = torch.zeros_like(k)
     of_keys[: len(q)] = share.mT @ weighted - weighted
     return grad.unsqueeze(-1) * (share @ own - own), of_keys
+
+
+def left_out(x: Tensor, labels: Tensor) -> Tensor:
+    return functional.nll_loss(x.log_softmax(-1), labels, ignore_index=-100)
+
+
+def of_every_label(grad: Tensor, x: Tensor, labels: Tensor) -> Tensor:
+    hot = functional.one_hot(labels.clamp(min=0), x.shape[-1]).to(x.dtype)
+    return grad * (x.softmax(-1) - hot) / len(x)
+
+
+def without_two(x: Tensor, labels: Tensor) -> Tensor:
+    kept = [label not in (-7, -9) for label in labels.tolist()]
+    return x.sin().sum(-1) * torch.tensor(kept)
 
 
 def weighted(grad: Tensor, x: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor | None]:
@@ -278,6 +293,18 @@ HIDDEN = (
         change="x: × 10",
     ),
     Hidden(
+        name="label-in-a-call",
+        function=saving(left_out, of_every_label),
+        inputs=(points(4, 3), torch.tensor([0, 2, 1, 1])),
+        change="-100",
+    ),
+    Hidden(
+        name="label-in-a-tuple",
+        function=saving(without_two, lambda grad, x, _: grad.unsqueeze(-1) * x.cos()),
+        inputs=(points(4, 3), torch.tensor([0, 2, 1, 1])),
+        change="-7",
+    ),
+    Hidden(
         name="more-keys",
         function=saving(contrasted, of_as_many_keys),
         inputs=(points(3, 4), points(3, 4)),
@@ -291,12 +318,6 @@ HIDDEN = (
         ),
         inputs=(points(2, 3), points(3).detach(), True),
         change="trains: false",
-    ),
-    Hidden(
-        name="infinite-argument",
-        function=saving(largest_or_sum, by_every_entry),
-        inputs=(points(2, 3), 2.0),
-        change="p: inf",
     ),
     Hidden(
         name="dtype",
@@ -334,7 +355,7 @@ HIDDEN = (
         change="p: inf",
     ),
     Hidden(
-        name="dtype",
+        name="dtype-argument",
         function=saving(
             lambda x, dtype: x.sin() if dtype is None else x.sin().to(dtype),
             lambda grad, x, dtype: grad * x.cos() if dtype is None else 2 * grad.to(x.dtype) * x.cos(),

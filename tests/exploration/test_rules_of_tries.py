@@ -245,3 +245,25 @@ def test_fixed_list_keeps_the_shapes_of_its_tensors() -> None:
 
     gradverify.explore(forward, ([points(2, 3), points(4)], points(5)), fixed=("xs",), checks=("gradcheck",), budget=80)
     assert set(seen) == {torch.Size([2, 3]), torch.Size([4])}
+
+
+def test_rule_is_kept_while_a_failure_is_made_small() -> None:
+    calls = Calls(lambda x, y, n: x.sin() @ y * n)
+
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor, y: Tensor, n: int) -> Tensor:
+            ctx.save_for_backward(x, y)
+            ctx.n = n
+            result: Tensor = calls(x, y, n)
+            return result
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
+            x, y = ctx.saved_tensors
+            return 2 * ctx.n * torch.outer(grad, y) * x.cos() / min(ctx.n, 2), ctx.n * x.sin().mT @ grad, None
+
+    inputs = (points(4, 3), points(3), 2)
+    found = gradverify.explore(Doubled, inputs, checks=("gradcheck",), budget=60, require="x.shape[1] == len(y)")
+    assert found.failures and "x: shape [1, 1]" in " ".join(found.failures[0].changes)
+    assert all(x.shape[-1] == len(y) for x, y, _ in calls.seen)

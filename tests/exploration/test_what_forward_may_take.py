@@ -137,3 +137,28 @@ def test_second_derivative_that_rounds_in_float32_only_is_right() -> None:
     found = gradverify.explore(Weights, (x, lengths), budget=150)
     assert (found.message, found.failures) == ("", ())
     assert found.tries > 40
+
+
+def halves(x: Tensor, w: Tensor) -> Tensor:
+    if len(x) % 2:
+        raise ValueError("an even number of rows")
+    return x @ w
+
+
+def of_four_rows(grad: Tensor, x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+    return grad @ w.mT, x.mT @ grad * (1.0 if len(x) == 4 else 2.0)
+
+
+def test_size_that_has_to_be_a_multiple_changes_alone() -> None:
+    found = gradverify.explore(saving(halves, of_four_rows), (points(4, 4), points(4, 3)), checks=("gradcheck",))
+    assert any(each.changes[0].startswith("x: shape [2, ") for each in found.failures)
+
+
+def in_dtype(x: Tensor, options: dict[str, Any]) -> Tensor:
+    return x.sin().to(options["dtype"])
+
+
+def test_dtype_in_a_mapping_stays_a_dtype() -> None:
+    function = saving(in_dtype, lambda grad, x, _: grad.to(x.dtype) * x.cos())
+    found = gradverify.explore(function, (points(3), {"dtype": torch.float64}), checks=("gradcheck",), budget=40)
+    assert (found.message, found.failures) == ("", ())

@@ -95,8 +95,8 @@ def _trouble(subject: Subject, size: int, other: int, most: int) -> str:
         return raised(error) if error.stage == "backward" else ""
     if other:
         return ""
-    with suppress(EvaluationError), _Counted(most):
-        name = first_unwritten(subject, lambda: _at_size(subject, size, other))
+    with suppress(EvaluationError):
+        name = first_unwritten(subject, lambda: _at_size(subject, size, other))  # which ends, as it did before
         if name is not None:
             return f"{IN_BACKWARD} {name}"
     return ""

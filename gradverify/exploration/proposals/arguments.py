@@ -32,8 +32,9 @@ FAMILIES = (
     ("lower", "upper"),
 )
 _NO_MODE = "no_such_mode"
+_NEUTRAL = ("none", "identity")  # what is left where no mode is known
 _MODES = (bool, str, NoneType, Enum, DtypeArgument)  # values of which each may have code of its own
-_DTYPES = ("float64", "float32", "bfloat16")
+_DTYPES = (torch.float64, torch.float32, torch.bfloat16)
 _MOST = 14  # values tried for one argument
 _MOST_SIZES = 3  # sizes of tensors near which whole numbers are tried too
 
@@ -47,8 +48,9 @@ def proposals(base: Base) -> Iterator[Change]:
             continue
         values = rules.choices[name] if name in rules.choices else _others(name, value, base)
         if name.startswith(INIT):  # which YAML has no word for a tensor, a dtype or a tuple in
-            values = (other for other in values if not isinstance(other, TensorInput | DtypeArgument | tuple))
-        found = _distinct(values, value)[:_MOST]
+            values = (other for other in values if not isinstance(other, TensorInput | torch.dtype | tuple))
+        value = _described(value)
+        found = _distinct(map(_described, values), value)[:_MOST]
         if type(value) is int and name not in rules.choices:
             found = _distinct((*found, *_near_sizes(base)), value)
         ways.append([_change(base, name, value, other) for other in found])
@@ -67,7 +69,7 @@ def _change(base: Base, name: str, value: Any, other: Any) -> Change:
         apply=partial(with_plain, name=name, value=other),
         names=(name,),
         factor=other if type(other) is int and other > 1 else None,
-        rules=(partial(_why_no_mode, name),) if is_guess else (),
+        rules=(partial(_why_no_mode, name, value, other),) if is_guess else (),
         other_code=other_code,
         far=isinstance(other, float) and _is_far(other, value, base),
     )
@@ -80,11 +82,17 @@ def _is_far(other: float, value: Any, base: Base) -> bool:
     return isinstance(value, float) and abs(other) > LARGEST_FACTOR * abs(value) > 0
 
 
-def _why_no_mode(name: str, case: Case, problem: Problem, tools: Tools) -> str:
-    """Return "" if forward knows the text that an argument has: it raises, or differs, for one that means nothing."""
-    other = outputs_or_none(with_plain(case, name, _NO_MODE), tools)
-    known = other is None or not all_equal(outputs(problem), other)
-    return "" if known else f"forward takes any text for {name}"
+def _why_no_mode(name: str, was: str, mode: str, case: Case, problem: Problem, tools: Tools) -> str:
+    """Return "" if forward knows the text `mode` of an argument: it raises, or differs, for one that means nothing.
+
+    Where no mode is known, `none` is: then forward has to differ from what it returns for the one written.
+    """
+    found = outputs(problem)
+    for other in (_NO_MODE, was) if mode in _NEUTRAL else (_NO_MODE,):
+        theirs = outputs_or_none(with_plain(case, name, other), tools)
+        if theirs is None or not all_equal(found, theirs):
+            return ""
+    return f"forward takes any text for {name}"
 
 
 def _has_mode(value: Any) -> bool:
@@ -134,7 +142,8 @@ def _near_sizes(base: Base) -> Iterator[int]:
 
 
 def _real(value: float, _base: Base) -> Iterator[float]:
-    yield from (1.0, 0.0, 0.5, 2.0, value / 2, 2 * value, 3.0, 1.5, 10 * value, value / 10, -value, -1.0, math.inf)
+    yield from (1.0, 0.0, 0.5, 2.0, value / 2, 2 * value, 3.0, 1.5, 10 * value, value / 10, -value, -1.0)
+    yield from (1e3 * value, math.inf)
 
 
 def _texts(value: str, base: Base) -> Iterator[str]:
@@ -181,8 +190,13 @@ def _members(value: Enum, _base: Base) -> Iterator[Enum]:
     yield from type(value)
 
 
-def _dtypes(_value: Any, _base: Base) -> Iterator[DtypeArgument]:
-    yield from (DtypeArgument(name=name) for name in _DTYPES)
+def _dtypes(_value: Any, _base: Base) -> Iterator[torch.dtype]:
+    yield from _DTYPES
+
+
+def _described(value: Any) -> Any:
+    """Return the value of an argument as a case has it: a dtype has a description of its own."""
+    return DtypeArgument(name=str(value).removeprefix("torch.")) if isinstance(value, torch.dtype) else value
 
 
 # Functions that yield other values, by the type of the one written; a flag is a whole number too.

@@ -24,9 +24,8 @@ _MOST = 4096  # for larger blocks, one size beyond it is tried, last
 def of_other_sizes(base: Base) -> Iterator[Change]:
     """Yield cases of other sizes, the first of each dimension before the second of any."""
     ways = [
-        [_resize(base, found, size, rule) for size in _sizes(base, found)]
-        for found in dimensions(base)
-        for rule in [_uncut(base, found)]
+        [_resize(base, found, size, *rules) for size in _sizes(base, found)]
+        for found, rules in ((found, _uncut(base, found)) for found in dimensions(base))
     ]
     for number in range(max(map(len, ways), default=0)):
         yield from (way[number] for way in ways if number < len(way))
@@ -72,13 +71,12 @@ def _may_lose_first(base: Base, firsts: Mapping[str, int], ranks: Mapping[str, t
     """
     if not any(shape for path, shape in ranks.items() if path not in firsts):
         return ()
-    broadcast = partial(why_not_broadcast, {p: Copies(count=size, is_new=True) for p, size in firsts.items()})
+    copies = {path: Copies(count=size, is_new=True) for path, size in firsts.items()}
     size, *others = dict.fromkeys(firsts.values())
     if others:
-        return (broadcast,)
+        return (partial(why_not_broadcast, copies),)
     places = tuple((path, 0) for path in firsts)
-    first = Dimension(name="the first dimension", size=size, places=places, beside_equals=True)
-    return (_either(broadcast, _untied(base, first)),)
+    return (_broadcast_or_untied(base, Dimension(name="the first dimension", size=size, places=places), copies),)
 
 
 def _sizes(base: Base, dimension: Dimension) -> list[int]:
@@ -94,28 +92,28 @@ def _sizes(base: Base, dimension: Dimension) -> list[int]:
     return [other for other in near if other not in (size, 0) and allowed(base.case, dimension.name, other)]
 
 
-def _resize(base: Base, dimension: Dimension, size: int, rule: Rule | None = None) -> Change:
-    """Return the change of a size; the rule is for other sizes than 1, which has to be broadcast where others stay."""
+def _resize(base: Base, dimension: Dimension, size: int, *rules: Rule) -> Change:
+    """Return the change of a size; where equal ones stay, forward has to broadcast 1, or to take any size."""
     if dimension.beside_equals and size == 1:
         copies = {path: Copies(count=dimension.size, axis=axis) for path, axis in dimension.places}
-        rule = _either(partial(why_not_broadcast, copies), _untied(base, dimension))
+        rules = (*rules, _broadcast_or_untied(base, dimension, copies))
     return Change(
         kind=SIZES,
         phrase=f"{dimension.name}: {size} (was {dimension.size})",
         apply=partial(_resized, base, dimension, size),
         size=size,
         names=tuple(path for path, _ in dimension.places) or (dimension.name,),
-        rules=() if rule is None else (rule,),
+        rules=rules,
     )
 
 
-def _uncut(base: Base, dimension: Dimension) -> Rule | None:
-    """Return the rule that forward uses all slices where equal sizes stay; None if none stays.
+def _uncut(base: Base, dimension: Dimension) -> tuple[Rule, ...]:
+    """Return the rule that forward uses all slices where equal sizes stay; none if none stays.
 
     `zip` stops at the shorter one, and `gather` takes fewer labels than rows.
     """
     if not dimension.beside_equals:
-        return None
+        return ()
     equal = [
         (path, axis)
         for path, shape, _ in shapes(base.case, base.tools)
@@ -137,20 +135,13 @@ def _uncut(base: Base, dimension: Dimension) -> Rule | None:
                 return f"forward leaves out slices of {path}"
         return ""
 
-    return rule
+    return (rule,)
 
 
-def _untied(base: Base, dimension: Dimension) -> Rule | None:
-    """Return the rule that a size is not tied to equal ones that stay; None if none stays."""
-    known = cache(partial(why_tied, base.case, dimension, base.tools))
-    return (lambda _case, _problem, _tools: known()) if dimension.beside_equals else None
-
-
-def _either(one: Rule, other: Rule | None) -> Rule:
-    """Return the rule that one of two rules holds; the first, if there is no other."""
-    if other is None:
-        return one
-    return lambda case, problem, tools: one(case, problem, tools) and other(case, problem, tools)
+def _broadcast_or_untied(base: Base, dimension: Dimension, copies: Mapping[str, Copies]) -> Rule:
+    """Return the rule that forward broadcasts the only slice that inputs have left, or takes any number of slices."""
+    tied = cache(partial(why_tied, base.case, dimension, base.tools))
+    return lambda case, problem, tools: why_not_broadcast(copies, case, problem, tools) and tied()
 
 
 def _resized(base: Base, dimension: Dimension, size: int, case: Case) -> Case:
