@@ -71,6 +71,24 @@ class Exchanged(Function):
         return g.mT @ x, g @ matrix
 
 
+class Gate(Function):
+    "Gradients of b1, b2 and b3 have one dimension, while forward takes any that are broadcast."
+
+    @staticmethod
+    def forward(ctx, x, w1, b1, w2, b2, w3, b3):
+        one, two = x @ w1.mT + b1, x @ w2.mT + b2
+        ctx.save_for_backward(x, w1, w2, w3, one, two)
+        return (one * two) @ w3.mT + b3
+
+    @staticmethod
+    def backward(ctx, g):
+        x, w1, w2, w3, one, two = ctx.saved_tensors
+        of_product = g @ w3
+        of_one, of_two = of_product * two, of_product * one
+        of_w1, of_w2, of_w3 = of_one.mT @ x, of_two.mT @ x, g.mT @ (one * two)
+        return of_one @ w1 + of_two @ w2, of_w1, of_one.sum(0), of_w2, of_two.sum(0), of_w3, g.sum(0)
+
+
 class Turned(Function):
     "For x (batch, rows, heads, 2 * d), and cos and sin (rows, d)."
 
@@ -204,6 +222,12 @@ def test_a_sum_that_is_always_left_to_autograd_is_inferred(module: Path) -> None
 def test_a_function_that_autograd_refuses_is_inferred(module: Path) -> None:
     x, matrix = shapes(inferred(module, "Exchanged"))
     assert x[-1] == matrix[-1]
+
+
+def test_a_gradient_that_autograd_refuses_tells_the_shape_of_its_input(module: Path) -> None:
+    x, w1, b1, w2, b2, w3, b3 = shapes(inferred(module, "Gate"))
+    assert [b1, b2, b3] == [w1[:1], w2[:1], w3[:1]]
+    assert len(x) == 2
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import os
+import re
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -32,7 +33,18 @@ from gradverify.spec.readers import BadValueError
 _MOST_OUTPUTS = 100_000  # entries
 _SEEDS = range(6)  # at which inputs have to run
 _FORWARD, _BACKWARD, _RETURNED = 1, 2, 3  # how far a call came
+# What autograd says of a gradient that does not fit its input.
+_REFUSED = re.compile(r"gradient at index (\d+) - got \[([\d, ]*)\] but expected shape compatible with \[([\d, ]*)\]")
 _OTHERS = tuple(f"{each.__path__[0]}{os.sep}" for each in (gradverify, torch))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """A gradient that autograd refuses for its shape."""
+
+    number: int  # of the tensor, among those that the function is called with
+    shape: tuple[int, ...]  # of the tensor
+    of_gradient: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +62,7 @@ class Tried:
     raised: bool = False  # True if forward or backward did
     finite: bool = True  # False if both ran, but not all numbers are finite
     rejected: bool = False  # autograd refuses what backward returned
+    refused: Refused | None = None  # if that was for its shape
     why: str = ""  # what was wrong, as a predicate
     reached: tuple[int, int] = (0, 0)  # how far the call came, and the line that raised
 
@@ -155,7 +168,8 @@ def _differentiated(problem: Problem, function: Any) -> Tried:
             found = vjp(problem, tape, [torch.randn_like(output) for output in outputs])
         except Rejected as error:
             why = f"{error.stage} raised {_text(error.original)}"
-            return Tried(ran=False, broadcast=broadcast, rejected=True, why=why)
+            refused = _refused(str(error.original))
+            return Tried(ran=False, broadcast=broadcast, rejected=True, refused=refused, why=why)
     gradients = [each for each in found if each is not None]
     if not gradients:
         return Tried(ran=False, why="returned no gradient")
@@ -172,6 +186,14 @@ def _differentiated(problem: Problem, function: Any) -> Tried:
         why="" if finite else "returned numbers that are not finite",
         reached=(_RETURNED, 0),
     )
+
+
+def _refused(message: str) -> Refused | None:
+    found = _REFUSED.search(message)
+    if found is None:
+        return None
+    got, expected = (tuple(map(int, re.findall(r"\d+", sizes))) for sizes in found.groups()[1:])
+    return Refused(number=int(found[1]), shape=expected, of_gradient=got)
 
 
 def _user_lines(error: BaseException) -> list[tuple[str, int]]:

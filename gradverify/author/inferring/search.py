@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-from gradverify.author.inferring.attempt import Tried
+from gradverify.author.inferring.attempt import Refused, Tried
 from gradverify.author.inferring.choices import LEFT_OUT, Choice, Subject, choices_of, kinds_of
 from gradverify.author.inferring.found import Inputs, Proposal, Record, Success, better, tensors_in
 from gradverify.author.inferring.roles import Kind
@@ -156,9 +156,15 @@ def _form(value: Any) -> Any:
 def _try_with_values(proposal: Proposal, attempt: Try, record: Record) -> None:
     """Try inputs; where that raises or leads to numbers that are not finite, others in the same shapes.
 
-    An error that other numbers did not get past is not tried with them again.
+    An input whose gradient autograd refuses for its shape is tried in that shape: backward tells what is meant. An
+    error that other numbers did not get past is not tried with them again.
     """
     tried = _try(proposal, attempt, record)
+    for _ in proposal.inputs:
+        mended = _with_refused_shape(proposal, tried.refused)
+        if mended is None:
+            break
+        proposal, tried = mended, _try(mended, attempt, record)
     names = [name for name, value in proposal.inputs.items() if any(map(_is_plain, tensors_in(value)))]
     obstacle = (re.sub(r"\d+", "", tried.why), tried.reached, *names)
     if not tried.by_numbers or not names or obstacle in record.stubborn:
@@ -189,6 +195,24 @@ def _try(proposal: Proposal, attempt: Try, record: Record) -> Tried:
         record.types |= {name: _TYPES[word] for name, word in _TYPE.findall(tried.why)}
         record.hints += (hint for hint in _hinted(tried.why) if hint not in record.hints)
     return tried
+
+
+def _with_refused_shape(proposal: Proposal, refused: Refused | None) -> Proposal | None:
+    """Return inputs in which a tensor has the shape of its gradient that was refused; None if it is not known which."""
+    tensors = [name for name, value in proposal.inputs.items() if any(map(_is_tensor, tensors_in(value)))]
+    if refused is None or refused.number >= len(tensors):
+        return None
+    name = tensors[refused.number]
+    value = proposal.inputs[name]
+    if not _is_plain(value) or tuple(sizes_of(value["shape"], proposal.table)) != refused.shape:
+        return None
+    names = {proposal.table[size]: size for size in (*proposal.table, *proposal.base) if isinstance(size, str)}
+    shape = tuple(names.get(size, size) for size in refused.of_gradient)
+    return replace(proposal, inputs={**proposal.inputs, name: {**value, "shape": shape}})
+
+
+def _is_tensor(value: Mapping[str, Any]) -> bool:
+    return "shape" in value or "values" in value
 
 
 def _with_values(value: Any, values: Mapping[str, Any], table: Mapping[str, int]) -> Any:
