@@ -95,6 +95,56 @@ class Listed(Function):
         raise RuntimeError("start the other processes first")
 
 
+class Overrun(Function):
+    "For a y of one dimension; with another it returns whatever is in memory, which a counter stands for."
+
+    calls = 0
+
+    @staticmethod
+    def forward(ctx, x, y):
+        Overrun.calls += 1
+        ctx.shape = y.shape
+        return x + y if y.dim() == 1 else x + Overrun.calls
+
+    @staticmethod
+    def backward(ctx, g):
+        return g, g.sum_to_size(ctx.shape)
+
+
+class Counted(Function):
+    "No two calls are equal."
+
+    calls = 0
+
+    @staticmethod
+    def forward(ctx, x):
+        Counted.calls += 1
+        return x + Counted.calls % 2
+
+    @staticmethod
+    def backward(ctx, g):
+        return g
+
+
+class Refused(Counted):
+    @staticmethod
+    def backward(ctx, g):
+        return g, g, g
+
+
+class Dropout(Function):
+    "Random by design."
+
+    @staticmethod
+    def forward(ctx, x, y):
+        ctx.kept = torch.rand_like(x) < 0.5
+        return x * ctx.kept + y
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * ctx.kept, g
+
+
 class Sign(Function):
     "Its gradient is zero everywhere."
 
@@ -132,6 +182,23 @@ def test_a_kernel_that_moves_is_preferred(module: Path) -> None:
 
 def test_inputs_at_which_more_of_the_code_runs_are_preferred(module: Path) -> None:
     assert "length" in inferred(module, "Cut").inputs
+
+
+def test_inputs_at_which_two_calls_agree_are_preferred(module: Path) -> None:
+    _, y = shapes(inferred(module, "Overrun"))
+    assert len(y) == 1
+
+
+def test_a_function_that_never_repeats_is_inferred(module: Path) -> None:
+    assert shapes(inferred(module, "Counted"))
+
+
+def test_inputs_at_which_two_calls_differ_are_a_draft_where_autograd_refuses_the_gradient(module: Path) -> None:
+    assert inferred(module, "Refused").reason.startswith("could not infer x")
+
+
+def test_a_function_that_is_random_by_design_is_inferred_as_any_other(module: Path) -> None:
+    assert shapes(inferred(module, "Dropout")) == [[3, 4], [3, 4]]
 
 
 def test_a_gradient_that_is_always_zero_is_inferred(module: Path) -> None:

@@ -6,7 +6,7 @@ import linecache
 import os
 import re
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from gradverify.spec.readers import BadValueError
 
 _MOST_OUTPUTS = 100_000  # entries
 _SEEDS = range(6)  # at which inputs have to run
+_ROUNDING = 0.01  # relative difference of two calls in low precision
 _FORWARD, _BACKWARD, _RETURNED = 1, 2, 3  # how far a call came
 # What autograd says of a gradient that does not fit its input.
 _REFUSED = re.compile(r"gradient at index (\d+) - got \[([\d, ]*)\] but expected shape compatible with \[([\d, ]*)\]")
@@ -58,6 +59,7 @@ class Tried:
     fits: bool = True  # False if autograd sums a gradient that has more entries than its input
     broadcast: bool = False  # an output has more dimensions than every input
     is_identity: bool = False  # an output is an input
+    repeats: bool = True  # False if a second call with the same inputs and seed has other results
     never_ran: int = 0  # blocks of forward and backward that did not run
     raised: bool = False  # True if forward or backward did
     finite: bool = True  # False if both ran, but not all numbers are finite
@@ -65,6 +67,7 @@ class Tried:
     refused: Refused | None = None  # if that was for its shape
     why: str = ""  # what was wrong, as a predicate
     reached: tuple[int, int] = (0, 0)  # how far the call came, and the line that raised
+    results: tuple[torch.Tensor, ...] = ()  # outputs, gradients and inputs, until the call is repeated in other memory
 
     @property
     def score(self) -> int:
@@ -92,19 +95,34 @@ def attempt(
 ) -> Tried:
     """Return what comes of a call of the function at these inputs, the same at other numbers. Raises OutOfTime.
 
-    What runs at one draw only is not legal: boundaries of random bits may happen to be sorted.
+    What runs at one draw only is not legal: boundaries of random bits may happen to be sorted. The call at the first
+    draw is repeated, since one that reads past the end of an input returns whatever is there.
     """
     try:
         case = _case(question, inputs, dims, dtype)
     except BadValueError as error:
         return Tried(ran=False, why=f"gradverify refused: {error}")
     nonzero: frozenset[int] = frozenset()
+    repeats = True
     for seed in _SEEDS:
         found = _called(replace(case, seed=seed), function, limit)
+        if found.results and seed == _SEEDS[0]:
+            repeats = _are_close(found.results, _called(replace(case, seed=seed), function, limit).results)
         if not found.ran:
-            return found
+            return replace(found, repeats=repeats, results=())
         nonzero |= found.nonzero
-    return replace(found, nonzero=nonzero, never_ran=_never_ran(case, function))
+    return replace(found, nonzero=nonzero, repeats=repeats, never_ran=_never_ran(case, function), results=())
+
+
+def _are_close(some: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> bool:
+    """True if tensors differ by no more than rounding, which sums on a GPU do from call to call."""
+    try:
+        return len(some) == len(others) and all(
+            one.shape == other.shape and torch.allclose(one, other, rtol=_ROUNDING, equal_nan=True)
+            for one, other in zip(some, others, strict=True)
+        )
+    except RuntimeError:  # for sparse tensors and others that torch does not compare
+        return True
 
 
 def _called(case: Case, function: Any, limit: Deadline) -> Tried:
@@ -168,8 +186,14 @@ def _differentiated(problem: Problem, function: Any) -> Tried:
             found = vjp(problem, tape, [torch.randn_like(output) for output in outputs])
         except Rejected as error:
             why = f"{error.stage} raised {_text(error.original)}"
-            refused = _refused(str(error.original))
-            return Tried(ran=False, broadcast=broadcast, rejected=True, refused=refused, why=why)
+            return Tried(
+                ran=False,
+                broadcast=broadcast,
+                rejected=True,
+                refused=_refused(str(error.original)),
+                why=why,
+                results=_detached(outputs, tape.leaves),
+            )
     gradients = [each for each in found if each is not None]
     if not gradients:
         return Tried(ran=False, why="returned no gradient")
@@ -185,7 +209,12 @@ def _differentiated(problem: Problem, function: Any) -> Tried:
         finite=finite,
         why="" if finite else "returned numbers that are not finite",
         reached=(_RETURNED, 0),
+        results=_detached(outputs, gradients, tape.leaves) if finite else (),
     )
+
+
+def _detached(*tensors: Iterable[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    return tuple(each.detach() for some in tensors for each in some)
 
 
 def _refused(message: str) -> Refused | None:

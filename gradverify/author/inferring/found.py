@@ -52,7 +52,7 @@ class Success:
     @property
     def is_likely(self) -> bool:
         """True if these shapes and values were probably meant."""
-        return not self.is_doubtful and not self.proposal.departs
+        return not self.is_doubtful and self.tried.repeats and not self.proposal.departs
 
     @property
     def is_meant(self) -> bool:
@@ -82,13 +82,14 @@ class Record:
 def better(best: Success | None, other: Success) -> Success:
     """Return the inputs that were more likely meant, else those that show more.
 
+    Inputs at which two calls differ were not meant: past the end of an input, a kernel reads whatever is there.
     More gradients that are not zero show more, then inputs that need no broadcasting, then inputs at which more of the
     code runs. Without broadcasting, inputs have more dimensions: with fewer, a sum that backward leaves to autograd
     would not show. Of two sizes, the first tried stays unless the other is more likely meant.
     """
     if best is None:
         return other
-    one, two = ((not each.is_doubtful, not each.proposal.departs) for each in (best, other))
+    one, two = ((not each.is_doubtful, each.tried.repeats, not each.proposal.departs) for each in (best, other))
     if one != two:
         return other if two > one else best
     if best.is_idle != other.is_idle:

@@ -87,17 +87,20 @@ def _named(question: Question, function: Any, best: Success, dtype: str) -> Infe
     if shared:
         inputs = with_sizes(best.inputs, best.table, shared)
         larger = {name: best.table[name] + (2 if best.table[name] % 2 == 0 else 1) for name in shared}
-        if _runs(question, function, inputs, larger, dtype):
+        if _runs(question, function, inputs, larger, dtype, repeats=best.tried.repeats):
             dims = {name: best.table[name] for name in best.table if name in shared}
             return Inferred(inputs=inputs, dims=dims, dtype=dtype)
     return Inferred(inputs=with_sizes(best.inputs, best.table, ()), dtype=dtype)
 
 
-def _runs(question: Question, function: Any, inputs: Mapping[str, Any], dims: Mapping[str, int], dtype: str) -> bool:
+def _runs(
+    question: Question, function: Any, inputs: Mapping[str, Any], dims: Mapping[str, int], dtype: str, *, repeats: bool
+) -> bool:
     try:
-        return attempt(question, function, inputs, dims, dtype, deadline_in(question.seconds)).ran
+        tried = attempt(question, function, inputs, dims, dtype, deadline_in(question.seconds))
     except OutOfTime:
         return False
+    return tried.ran and (tried.repeats or not repeats)
 
 
 def _subjects(question: Question, function: Any) -> tuple[Subject, ...] | None:

@@ -187,7 +187,7 @@ def _try(proposal: Proposal, attempt: Try, record: Record) -> Tried:
     record.tries += 1
     if tried.ran:
         record.best = better(record.best, success)
-    if tried.rejected and not tried.broadcast and record.rejected is None:
+    if tried.rejected and tried.repeats and not tried.broadcast and record.rejected is None:
         record.rejected = success if success.has_dimensions else None
     if tried.why:
         record.errors[tried.why] += 1
