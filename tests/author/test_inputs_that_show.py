@@ -145,6 +145,41 @@ class Dropout(Function):
         return g * ctx.kept, g
 
 
+class Divergence(Function):
+    "With a mask for y, backward rounds its gradient to whole numbers."
+
+    @staticmethod
+    def forward(ctx, x: torch.Tensor, y: torch.Tensor):
+        ctx.save_for_backward(y)
+        return product(x, y).sum()
+
+    @staticmethod
+    def backward(ctx, g):
+        (y,) = ctx.saved_tensors
+        gradient = torch.empty_like(y)
+        gradient.copy_(y)
+        return g * gradient, None
+
+
+class Kept(Function):
+    "For a mask, although real numbers run too."
+
+    @staticmethod
+    def forward(ctx, x: torch.Tensor, keep: torch.Tensor):
+        factor = keep.to(x.dtype)
+        ctx.save_for_backward(factor)
+        return product(x, factor)
+
+    @staticmethod
+    def backward(ctx, g):
+        (factor,) = ctx.saved_tensors
+        return g * factor, None
+
+
+def product(x, y):
+    return x * y
+
+
 class Sign(Function):
     "Its gradient is zero everywhere."
 
@@ -191,6 +226,11 @@ def test_inputs_at_which_two_calls_agree_are_preferred(module: Path) -> None:
 
 def test_a_function_that_never_repeats_is_inferred(module: Path) -> None:
     assert shapes(inferred(module, "Counted"))
+
+
+def test_real_numbers_are_preferred_to_a_mask_that_nothing_asks_for(module: Path) -> None:
+    assert inferred(module, "Divergence").inputs["y"] == {"shape": ["n", "d"]}
+    assert inferred(module, "Kept").inputs["keep"]["dtype"] == "bool"
 
 
 def test_inputs_at_which_two_calls_differ_are_a_draft_where_autograd_refuses_the_gradient(module: Path) -> None:

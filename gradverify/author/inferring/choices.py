@@ -45,6 +45,7 @@ class Choice:
     cost: int  # the lower, the likelier
     value: Any  # as a spec has it, with sizes by name in `shape`; LEFT_OUT for the default
     departs: bool = False  # from a default that is a value
+    guessed: bool = False  # indices or a mask, while neither the name nor the code says that it is one
 
 
 def kinds_of(subject: Subject) -> dict[Kind, int]:
@@ -79,7 +80,9 @@ def choices_of(subject: Subject, base: Shape, table: Mapping[str, int]) -> list[
         found += _from_default(subject, default)
     else:
         for kind, cost in kinds_of(subject).items():
-            found += (Choice(cost=cost + more, value=value) for more, value in _values(kind, subject, base, table))
+            guessed = kind in (Kind.INDICES, Kind.MASK) and not _may_be_whole(subject)
+            values = _values(kind, subject, base, table)
+            found += (Choice(cost=cost + more, value=value, guessed=guessed) for more, value in values)
         if default is None:
             kept = Choice(cost=2 if subject.has_gradient else 0, value=LEFT_OUT)  # a bias is better given, a mask not
             found = [kept, *(each for each in found if each.value is not None)]
@@ -88,6 +91,11 @@ def choices_of(subject: Subject, base: Shape, table: Mapping[str, int]) -> list[
     for choice in found:
         cheapest.setdefault(repr(choice.value), choice)
     return list(cheapest.values())
+
+
+def _may_be_whole(subject: Subject) -> bool:
+    named = _refined(kind_by_name(subject.name))
+    return subject.uses.may_be_whole or (named is not None and named not in _DRAWN)
 
 
 def _annotated(annotated: tuple[Kind, ...], named: Kind | None, subject: Subject) -> dict[Kind, int]:

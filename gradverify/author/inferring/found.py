@@ -21,6 +21,7 @@ class Proposal:
     table: Mapping[str, int]  # the sizes
     base: Shape  # of the largest tensor
     departs: bool  # True if some default is not kept
+    guesses: int  # number of inputs that are indices or a mask although nothing says so
     has_other_number: bool  # True if a whole number is not the likeliest one
 
 
@@ -82,10 +83,12 @@ class Record:
 def better(best: Success | None, other: Success) -> Success:
     """Return the inputs that were more likely meant, else those that show more.
 
-    Inputs at which two calls differ were not meant: past the end of an input, a kernel reads whatever is there.
-    More gradients that are not zero show more, then inputs that need no broadcasting, then inputs at which more of the
-    code runs. Without broadcasting, inputs have more dimensions: with fewer, a sum that backward leaves to autograd
-    would not show. Of two sizes, the first tried stays unless the other is more likely meant.
+    Inputs at which two calls differ were not meant: past the end of an input, a kernel reads whatever is there. Real
+    numbers without a gradient are preferred to a mask that nothing in the code asks for: what backward makes like it
+    is rounded to whole numbers. More gradients that are not zero show more, then inputs that need no broadcasting,
+    then inputs at which more of the code runs. Without broadcasting, inputs have more dimensions: with fewer, a sum
+    that backward leaves to autograd would not show. Of two sizes, the first tried stays unless the other is more
+    likely meant.
     """
     if best is None:
         return other
@@ -96,6 +99,8 @@ def better(best: Success | None, other: Success) -> Success:
         return other if best.is_idle and _is_as_large(other.inputs, best.inputs) else best
     if (other.proposal.base, other.table) != (best.proposal.base, best.table):
         return best
+    if other.proposal.guesses != best.proposal.guesses:
+        return other if other.proposal.guesses < best.proposal.guesses else best
     if other.tried.score != best.tried.score:
         return other if other.tried.score > best.tried.score else best
     if other.tried.fits != best.tried.fits:

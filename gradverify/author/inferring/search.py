@@ -142,6 +142,7 @@ def _proposal(
         table=table,
         base=base,
         departs=any(choice.departs for choice in combination),
+        guesses=sum(choice.guessed for choice in combination),
         has_other_number=any(isinstance(choice.value, int) for choice in other),
     )
 

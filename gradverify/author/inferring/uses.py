@@ -16,6 +16,7 @@ _LISTS = ("len", "enumerate", "zip", "cat", "stack", "concat", "list", "tuple", 
 _METHODS = frozenset(name for name in dir(torch.Tensor) if callable(getattr(torch.Tensor, name, None)))
 _VALUES = frozenset(dir(torch.Tensor)) - _METHODS
 _SIZES = ("shape", "size")
+_CONVERSIONS = frozenset({"to", "type", "type_as", "bool", "byte", "short", "int", "long", "half", "float", "double"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +28,7 @@ class Uses:
     called: bool = False
     listed: bool = False  # gone through, measured by len, or joined
     tested: bool = False  # stands alone as a condition
+    compared: bool = False
     choices: tuple[Any, ...] = ()  # numbers and words that it is compared with
     rank: int | None = None  # number of dimensions that its shape is unpacked into
     count: int | None = None  # number of entries that it is unpacked into
@@ -40,6 +42,11 @@ class Uses:
     def is_tensor(self) -> bool:
         """True if it has an attribute that only tensors have, or is saved."""
         return self.saved or (bool(self.of_tensor) and not self.foreign)
+
+    @property
+    def may_be_whole(self) -> bool:
+        """True if something is done with it that is done with indices, labels and masks."""
+        return self.as_index or self.compared or not self.of_tensor.isdisjoint(_CONVERSIONS)
 
 
 def uses_of(forward: Callable[..., Any], names: Sequence[str]) -> dict[str, Uses]:
@@ -84,6 +91,7 @@ def _uses(places: Sequence[ast.Name], above: dict[int, ast.AST], counters: froze
         called=any(isinstance(parent, ast.Call) and parent.func is place for place, parent in parents),
         listed=any(_is_listed(place, parent) for place, parent in parents),
         tested=any(_is_tested(place, parent) for place, parent in parents),
+        compared=any(isinstance(parent, ast.Compare) for _, parent in parents),
         choices=tuple(dict.fromkeys(each for _, parent in parents for each in _compared(parent))),
         rank=_first(_rank(parent, above) for _, parent in parents),
         count=_first(_unpacked(place, parent) for place, parent in parents),
