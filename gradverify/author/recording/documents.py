@@ -7,7 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gradverify.author.recording.drawn import Drawn, highest, real_values, truth_values, whole_values
+from gradverify.author.recording.drawn import (
+    Drawn,
+    as_seen,
+    highest,
+    real_values,
+    same_entries,
+    truth_values,
+    whole_values,
+)
 from gradverify.author.recording.groups import (
     COMPLEX,
     REAL,
@@ -131,7 +139,7 @@ def _tensor(group: Group, name: str, plan: Plan) -> dict[str, Any]:
     drawn = _drawn(group, name, plan, plan.small)
     shape = [plan.named.entries[name, axis] for axis in range(len(tensor.shape))]
     layouts = {tensors_of(signature)[name].layout for signature in group.signatures}
-    keys: dict[str, Any] = {"shape": shape, **drawn.keys}
+    keys: dict[str, Any] = drawn.keys if "values" in drawn.keys else {"shape": shape, **drawn.keys}
     if not is_differentiable(tensor) and tensor.dtype not in ("int64", "bool"):
         keys["dtype"] = tensor.dtype
     if tensor.dtype in REAL and case_dtype(group.signatures[0]) in COMPLEX:
@@ -156,7 +164,29 @@ def _drawn(group: Group, name: str, plan: Plan, small: Sizes | None) -> Drawn:
         return real_values(seen, differentiated=_requires_grad(group, name))
     if tensor.dtype == "bool":
         return truth_values(seen)
+    row = _recorded_row(plan.named, small)
+    if row is not None and (entries := _entries(group, name)):
+        return as_seen(entries[row])
     return whole_values(seen, below=None if small is None else _small_bound(group, name, plan, small))
+
+
+def fits(group: Group, named: Named, small: Sizes) -> bool:
+    """Return True unless whole numbers are written as they were seen and these sizes were not."""
+    is_recorded = _recorded_row(named, small) is not None
+    return is_recorded or not any(_entries(group, name) for name in tensors_of(group.signatures[0]))
+
+
+def _recorded_row(named: Named, small: Sizes | None) -> int | None:
+    """Return the number of the signature that has these sizes."""
+    return 0 if small is None else next((row for row, each in enumerate(named.recorded) if each == small), None)
+
+
+def _entries(group: Group, name: str) -> tuple[tuple[Any, ...], ...]:
+    """Return the whole numbers of an input in each signature, () unless they were the same in all of its calls."""
+    if is_differentiable(tensors_of(group.signatures[0])[name]):
+        return ()
+    found = [same_entries(signature.values.get(name, ())) for signature in group.signatures]
+    return tuple(each for each in found if each) if all(found) else ()
 
 
 def _special(group: Group, name: str, plan: Plan) -> tuple[int, ...]:
@@ -226,7 +256,12 @@ def _changed_input(group: Group, plan: Plan, number: int, name: str, tensor: See
     if plan.files and (number, name) in plan.files:
         return changed | {"file": plan.files[number, name]}
     if tensor.dtype != "bool":
-        own = whole_values(signature.values.get(name, ()) or values_of(group, name))
+        entries = _entries(group, name)
+        own = (
+            as_seen(entries[number])
+            if entries
+            else whole_values(signature.values.get(name, ()) or values_of(group, name))
+        )
         drawn = _drawn(group, name, plan, plan.small)
         changed |= own.keys if own.keys != drawn.keys else {}
     return changed

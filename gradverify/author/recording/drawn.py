@@ -60,6 +60,27 @@ def whole_values(seen: Sequence[SeenValues], *, below: int | None = None) -> Dra
     return Drawn(keys={"integers": [low, end]}, remark=remark, special=special)
 
 
+def same_entries(seen: Sequence[SeenValues]) -> tuple[Any, ...] | None:
+    """Return whole numbers that say something of sizes and were the same in all calls; None if there are none.
+
+    They have equal rows, as the lengths of sequences that all are as long, or are sorted, as offsets. One number
+    everywhere is drawn as it was.
+    """
+    entries = seen[0].entries if seen else None
+    if entries is None or any(each.entries != entries or each.is_permutation for each in seen):
+        return None
+    if seen[0].low == seen[0].high:
+        return None
+    is_row = not isinstance(entries[0], tuple)
+    are_alike = not is_row and len(entries) > 1 and len(set(entries)) == 1
+    return entries if are_alike or (is_row and seen[0].is_sorted) else None
+
+
+def as_seen(entries: tuple[Any, ...]) -> Drawn:
+    """Return whole numbers as they were in all calls."""
+    return Drawn(keys={"values": _listed(entries)}, remark="was the same in all calls; written as it was")
+
+
 def truth_values(seen: Sequence[SeenValues]) -> Drawn:
     """Return how truth values are drawn."""
     shares = [values.mean for values in seen if values.mean is not None]
@@ -69,6 +90,10 @@ def truth_values(seen: Sequence[SeenValues]) -> Drawn:
 def highest(seen: Sequence[SeenValues]) -> int | None:
     """Return the largest whole number that was seen, None if none was."""
     return max((int(values.high) for values in seen if values.high is not None), default=None)
+
+
+def _listed(entries: tuple[Any, ...]) -> list[Any]:
+    return [_listed(each) if isinstance(each, tuple) else each for each in entries]
 
 
 def _around(constant: float) -> Drawn:

@@ -88,6 +88,7 @@ class SeenValues:
     repeats: bool = False  # some whole number occurs twice
     is_sorted: bool = False
     is_permutation: bool = False
+    entries: tuple[Any, ...] | None = None  # all whole numbers, nested as the dimensions, if they are few
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,7 +183,12 @@ def _values(found: Mapping[str, Any]) -> SeenValues:
         repeats=bool(found.get("repeats")),
         is_sorted=bool(found.get("sorted")),
         is_permutation=bool(found.get("permutation")),
+        entries=None if found.get("entries") is None else _nested(found["entries"]),
     )
+
+
+def _nested(entries: list[Any]) -> tuple[Any, ...]:
+    return tuple(_nested(each) if isinstance(each, list) else each for each in entries)
 
 
 def _argument(entry: Mapping[str, Any]) -> SeenArgument:

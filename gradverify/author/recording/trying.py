@@ -7,7 +7,15 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
-from gradverify.author.recording.documents import LOW_PRECISION, Plan, as_draft, case_dtype, document_of, double_of
+from gradverify.author.recording.documents import (
+    LOW_PRECISION,
+    Plan,
+    as_draft,
+    case_dtype,
+    document_of,
+    double_of,
+    fits,
+)
 from gradverify.author.recording.groups import Group, is_differentiable, tensors_of, why_no_word
 from gradverify.author.recording.sizes import smaller_sizes
 from gradverify.problem import OUT_OF_TIME, ran_out_of_time
@@ -82,6 +90,8 @@ def _plans(group: Group, plan: Plan) -> Iterator[Plan]:
 def _small_plans(group: Group, plan: Plan) -> Iterator[Plan]:
     own = case_dtype(group.signatures[0])
     for named, sizes in smaller_sizes(group, plan.named):
+        if not fits(group, named, sizes):
+            continue
         for dtype in dict.fromkeys((double_of(own), own)):
             yield replace(plan, named=named, small=sizes, dtype=dtype)
 

@@ -79,7 +79,7 @@ def main():
     Configured.apply(real(4), object())
     Grouped.apply(real(64, 32), 8)
     Gated.apply(real(2, 9, 64))
-    Segments.apply(real(20, 4), torch.tensor([3, 9, 20]))
+    Segments.apply(real(20, 4), torch.tensor([3, 9] + 70 * [20]))
     torch.ops.here.half(real(40))
     twice(real(9), 2.5)
     total([real(9, 4), real(9, 4)])
@@ -291,6 +291,17 @@ def test_init_leaves_a_recorded_function_of_a_package_alone(commands: Commands) 
 @of_one_recording
 def test_what_values_may_matter_is_told(recorded: Ran) -> None:
     assert "; if the values of ends matter, record again with --values\n" in recorded.err
+
+
+def test_few_offsets_are_written_as_they_were(commands: Commands) -> None:
+    with_ops(commands.folder)
+    code = "import torch, ops; ops.Segments.apply(ops.real(20, 4), torch.tensor([3, 9, 20]))"
+    ran = run_here(commands, "record", "--", sys.executable, "-c", code)
+    (segments,) = ran.spec("ops/Segments")
+    assert "draft" not in segments
+    assert segments["inputs"]["ends"] == {"values": [3, 9, 20]}
+    judged = run_here(commands, "run", "specs")
+    assert judged.code == 0, judged.out
 
 
 def test_kept_values_are_used_at_the_recorded_size(commands: Commands) -> None:

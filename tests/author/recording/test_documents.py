@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from gradverify.author.recording.documents import as_draft, document_of, first_plan, remarks_of
-from gradverify.author.recording.drawn import real_values, truth_values, whole_values
+from gradverify.author.recording.documents import as_draft, document_of, first_plan, fits, remarks_of
+from gradverify.author.recording.drawn import real_values, same_entries, truth_values, whole_values
 from gradverify.author.recording.groups import Group, grouped, why_no_word
 from gradverify.author.recording.notes import (
     SeenArgument,
@@ -140,6 +140,50 @@ def test_indices_stay_below_the_size_that_they_count_in() -> None:
     text = text_of(group)
     assert "  ids: {shape: [k], integers: [0, 4]}\n" in text
     assert "recorded: {dims: {n: 100, d: 16, k: 50}, inputs: {ids: {integers: [7, 100]}}, dtypes: [float32]}" in text
+
+
+def test_whole_numbers_that_say_something_of_sizes_are_written_as_seen() -> None:
+    """Lengths of equal sequences, and offsets: drawn in their range, 6 would land in a dimension of size 5."""
+
+    def with_lengths(n: int) -> Signature:
+        lengths = SeenValues(low=5, high=6, least=5, repeats=True, entries=((5, 6),) * n)
+        ends = SeenValues(low=0, high=7, least=0, is_sorted=True, entries=(0, 2, 2, 7))
+        arguments = {"x": tensor(n, 5, 6), "lengths": whole(n, 2), "ends": whole(4)}
+        return signature(values={"lengths": lengths, "ends": ends}, **arguments)
+
+    group = group_of(with_lengths(3), with_lengths(2))
+    assert [sizes["n"] for named, sizes in smaller_sizes(group, named_sizes(group)) if fits(group, named, sizes)] == [2]
+    plan = replace(first_plan(group, "ops:F"), small=named_sizes(group).recorded[1], dtype="float64")
+    assert document_text(document_of(group, plan)) == (
+        "function: ops:F\n"
+        "dims: {n: 2, d: 5, k: 6}\n"
+        "inputs:\n"
+        "  x: {shape: [n, d, k]}\n"
+        "  lengths: {values: [[5, 6], [5, 6]]}\n"
+        "  ends: {values: [0, 2, 2, 7]}\n"
+        "cases:\n"
+        "  small: {}\n"
+        "  recorded: {dims: {n: 3}, inputs: {lengths: {values: [[5, 6], [5, 6], [5, 6]]}}, dtypes: [float32]}\n"
+        "  recorded-2: {dtypes: [float32]}\n"
+    )
+    assert remarks_of(group, plan) == [
+        "lengths was the same in all calls; written as it was",
+        "ends was the same in all calls; written as it was",
+    ]
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        (SeenValues(low=5, high=6, entries=((5, 6), (6, 6))),),  # rows differ
+        (SeenValues(low=5, high=6, entries=((5, 6), (5, 6))), SeenValues(low=4, high=6, entries=((4, 6), (4, 6)))),
+        (SeenValues(low=5, high=6, entries=(6, 5)),),  # as labels
+        (SeenValues(low=5, high=5, entries=((5, 5), (5, 5))),),
+        (SeenValues(low=5, high=6),),  # many
+    ],
+)
+def test_other_whole_numbers_are_drawn(others: tuple[SeenValues, ...]) -> None:
+    assert same_entries(others) is None
 
 
 def test_kept_values_take_the_place_of_drawn_ones() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 _SAMPLE = 4096  # elements
 _LINES = 64  # lines along the last dimension that are sorted
 _MOST_STRUCTURED = 2**16  # elements of a tensor that is looked at as a whole
+_MOST_ENTRIES = 64  # whole numbers that are noted one by one
 _NEAR = 1e-3  # relative distance from a sum of one
 
 
@@ -98,6 +99,7 @@ def _of_whole(torch: Any, values: Any) -> dict[str, Any]:
         "repeats": distinct < sample.numel(),
         "sorted": sample.numel() > 1 and low < high and bool((sample.diff() >= 0).all()),
         "permutation": _is_permutation(torch, values),
+        "entries": values.tolist() if values.dim() and values.numel() <= _MOST_ENTRIES else None,
     }
 
 
