@@ -99,6 +99,7 @@ def _found(packages: list[str], opened: Engine, interrupts: Interrupts) -> Findi
     except KeyboardInterrupt:
         return None
     tell_unread(finding)
+    tell_local(finding)
     if not finding.functions:
         raise UsageProblem(nothing_found(packages, finding))
     return finding
@@ -124,6 +125,13 @@ def tell_unread(finding: Finding) -> None:
         complain(f"{text} (and {counted(len(others), 'other module')})" if others else text)
     if rest := list(unsaid.values())[_UNREAD:]:
         complain(f"{counted(sum(map(len, rest)), 'more module')} could not be imported")
+
+
+def tell_local(finding: Finding) -> None:
+    """Say where Functions are defined inside functions, one line for each module."""
+    for module, number in finding.local:
+        them = "it" if number == 1 else "them"
+        complain(f"{module.shown}: {counted(number, 'Function')} defined inside a function; no spec can name {them}")
 
 
 def _write(authored: Authored) -> AuthoredRow:

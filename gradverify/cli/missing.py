@@ -11,7 +11,7 @@ from gradverify.cli import engine
 from gradverify.cli.counting import counting
 from gradverify.cli.exits import ExitCode, UsageProblem
 from gradverify.cli.gather import DEFAULT_FOLDER, specs_in
-from gradverify.cli.init import nothing_found, tell_unread
+from gradverify.cli.init import nothing_found, tell_local, tell_unread
 from gradverify.cli.project import project_defaults
 from gradverify.cli.terminal import complain, print_problems, say
 from gradverify.report.safe import safe
@@ -29,6 +29,7 @@ def list_missing(packages: list[str], paths: Sequence[Path] | None) -> ExitCode:
     with held_interrupts() as interrupts, engine.opened(EngineOptions()) as opened, counting() as count:
         finding = engine.find(packages, opened, interrupts, lambda done, of: count("modules read", done, of))
     tell_unread(finding)
+    tell_local(finding)
     if not finding.functions:
         raise UsageProblem(nothing_found(packages, finding))
     absent = engine.missing(finding, specs)

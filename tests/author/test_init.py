@@ -74,6 +74,50 @@ def test_nothing_found_says_what_was_looked_for(commands: Commands, folder: Path
     )
 
 
+LOCAL = """
+from torch.autograd import Function
+
+
+def make(factor):
+    class Scaled(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return factor * x
+
+        @staticmethod
+        def backward(ctx, g):
+            return factor * g
+
+    return Scaled
+
+
+class Maker:
+    def __init__(self):
+        class Twice(Function):
+            @staticmethod
+            def forward(ctx, x):
+                return 2 * x
+
+            @staticmethod
+            def backward(ctx, g):
+                return 2 * g
+
+        self.function = Twice
+"""
+
+
+def test_functions_inside_functions_are_told(commands: Commands, folder: Path) -> None:
+    (folder / "local.py").write_text(LOCAL, encoding="utf-8")
+    made = commands("init", "local.py")
+    assert made.returncode == 2
+    said = "gradverify: local.py: 2 Functions defined inside a function; no spec can name them\n"
+    assert made.stderr.startswith(f"{said}gradverify: local.py: no function with a gradient in 1 module; ")
+    (folder / "local.py").write_text(f"{LOCAL}\nhalve = make(0.5)\n", encoding="utf-8")
+    made = commands("init", "local.py")
+    assert "local.py:halve" in made.stdout
+    assert "gradverify: local.py: 1 Function defined inside a function; no spec can name it\n" in made.stderr
+
+
 def test_a_folder_of_tests_says_that_tests_are_left_out(tmp_path: Path) -> None:
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "test_ops.py").write_text(OPS, encoding="utf-8")

@@ -46,6 +46,7 @@ def find(
         modules=len(modules),
         unread=tuple((module, unread[module.path]) for module in asked if module.path in unread),
         unparsed=tuple(module for module in asked if module.path in unread and texts[module.path].tree is None),
+        local=tuple((each, number) for each in asked if (number := _local(texts[each.path], bases, functions, each))),
         seconds=tuple((path, each.seconds) for path, each in imported.items()),
     )
 
@@ -90,6 +91,15 @@ def _imported(module: Module, text: Text, bases: frozenset[str], found: Imported
     ]
 
 
+def _local(text: Text, bases: frozenset[str], functions: Sequence[Found], module: Module) -> int:
+    """Return the number of Functions that a module defines inside functions and has no name for."""
+    lines = [found.line for found in functions if found.module == module]
+    return sum(
+        each.is_class and each.is_local and not any(each.line <= line <= each.end for line in lines)
+        for each in written_functions(text, bases)
+    )
+
+
 def _read(module: Module, text: Text, bases: frozenset[str], why: str) -> list[Found]:
     """Return the functions of a module that was not imported; none of those that are inside other functions."""
     return [
@@ -101,5 +111,5 @@ def _read(module: Module, text: Text, bases: frozenset[str], why: str) -> list[F
             parameters=each.parameters,
         )
         for each in written_functions(text, bases)
-        if "<locals>" not in each.name
+        if not each.is_local
     ]

@@ -62,6 +62,7 @@ class Finding:
     modules: int  # that were looked into
     unread: tuple[tuple[Module, str], ...] = ()  # modules that could not be imported, with the reason
     unparsed: tuple[Module, ...] = ()  # those of them whose text is no Python either: their functions are not known
+    local: tuple[tuple[Module, int], ...] = ()  # modules with Functions in functions that no name leads to, how many
     seconds: tuple[tuple[str, float], ...] = ()  # that importing took, by the module's path
 
 

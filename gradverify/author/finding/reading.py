@@ -26,7 +26,14 @@ class Written:
 
     name: str  # attribute of the module; with `<locals>` in it where it is defined inside a function
     line: int
+    end: int  # last line
+    is_class: bool
     parameters: Parameters
+
+    @property
+    def is_local(self) -> bool:
+        """True if it is defined inside a function."""
+        return "<locals>" in self.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,16 +139,26 @@ def _written(body: Iterable[ast.stmt], prefix: str, bases: frozenset[str]) -> It
             forward = methods.get("forward")
             if forward is not None and methods.keys() & {"backward", "vjp"} and _bases(node) & bases:
                 parameters = _parameters(forward, without_first="setup_context" not in methods)
-                yield Written(name=f"{prefix}{node.name}", line=node.lineno, parameters=parameters)
+                yield _named(node, prefix, parameters)
             yield from _written(node.body, f"{prefix}{node.name}.", bases)
         elif isinstance(node, ast.FunctionDef):
             if any(_last(each) in _OPERATOR_DECORATORS for each in node.decorator_list):
                 parameters = _parameters(node, without_first=False)
-                yield Written(name=f"{prefix}{node.name}", line=node.lineno, parameters=parameters)
+                yield _named(node, prefix, parameters)
             yield from _written(node.body, f"{prefix}{node.name}.<locals>.", bases)
         else:
             for part in ("body", "orelse", "finalbody"):
                 yield from _written(getattr(node, part, ()), prefix, bases)
+
+
+def _named(node: ast.ClassDef | ast.FunctionDef, prefix: str, parameters: Parameters) -> Written:
+    return Written(
+        name=f"{prefix}{node.name}",
+        line=node.lineno,
+        end=node.end_lineno or node.lineno,
+        is_class=isinstance(node, ast.ClassDef),
+        parameters=parameters,
+    )
 
 
 def _bases(node: ast.ClassDef) -> set[str]:
