@@ -359,12 +359,14 @@ class Raising(torch.autograd.Function):
 @pytest.mark.parametrize(
     ("statement", "said"),
     [
-        ("sys.exit(5)", "SystemExit: 5, in N tries; say the inputs"),
+        ("sys.exit(5)", "SystemExit: 5 (raising.py:10), in N tries; say the inputs"),
         ("sys.exit('not on this machine')", "SystemExit: not on this machine, in N tries; say the inputs"),
-        ("{}['a key']", "KeyError: 'a key', in N tries; say the inputs"),
-        ("raise ValueError('boom')", "ValueError: boom, in N tries; say the inputs"),
-        ("raise ValueError", "ValueError, in N tries; say the inputs"),
+        ("{}['a key']", "KeyError: 'a key' (raising.py:10), in N tries; say the inputs"),
+        ("raise ValueError('boom')", "ValueError: boom (raising.py:10), in N tries; say the inputs"),
+        ("raise ValueError", "ValueError (raising.py:10), in N tries; say the inputs"),
         ("assert len(x) > 99", "AssertionError: `assert len(x) > 99`, in N tries; say the inputs"),
+        ("raise ValueError('too small')", "'too small' (raising.py:10), in N tries; say the inputs"),
+        ("raise ValueError('\\x1b[1mx is\\x1b[0m bad')", "'x is bad', in N tries; say the inputs"),
         ("raise ValueError('x is bad')", "'x is bad', in N tries; say the inputs"),
         ("import absent.part", "'No module named 'absent'', in N tries; `absent` must be installed"),
     ],

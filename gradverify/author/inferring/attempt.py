@@ -5,6 +5,7 @@ from __future__ import annotations
 import linecache
 import os
 import re
+import sysconfig
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -36,6 +37,9 @@ _ROUNDING = 0.01  # relative difference of two calls in low precision
 _FORWARD, _BACKWARD, _RETURNED = 1, 2, 3  # how far a call came
 # What autograd says of a gradient that does not fit its input.
 _REFUSED = re.compile(r"gradient at index (\d+) - got \[([\d, ]*)\] but expected shape compatible with \[([\d, ]*)\]")
+_COLOURS = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
+_STANDARD_LIBRARY = f"{sysconfig.get_path('stdlib')}{os.sep}"
+_TELLING = 3  # words that say what is wrong without the line that raised
 _OTHERS = tuple(f"{each.__path__[0]}{os.sep}" for each in (gradverify, torch))
 
 
@@ -231,19 +235,27 @@ def _user_lines(error: BaseException) -> list[tuple[str, int]]:
     return [(file, line) for file, line in places if not file.startswith(_OTHERS)]
 
 
+def _is_of_python(file: str) -> bool:
+    return file.startswith("<") or (file.startswith(_STANDARD_LIBRARY) and "site-packages" not in file)
+
+
 def _text(error: BaseException) -> str:
     """Return the first line of an exception in quotes, or its type first where the text alone does not say what it is.
 
-    That is a single word, the key of a KeyError, or how the process was to exit. An assertion without a text is shown.
+    That is a single word, the key of a KeyError, or how the process was to exit. An assertion without a text is shown,
+    and after less than three words stands the line that raised.
     """
     try:
-        lines = str(error).strip().splitlines()
+        lines = _COLOURS.sub("", str(error)).strip().splitlines()
     except Exception:
         lines = []
     first = lines[0].strip() if lines else ""
     short = first if len(first) <= 120 else f"{first[:120]} …"
+    places = [(file, line) for file, line in _user_lines(error) if not _is_of_python(file)]
+    where = f" ({Path(places[-1][0]).name}:{places[-1][1]})" if places and len(first.split()) < _TELLING else ""
     if len(first.split()) > 1 and isinstance(error, Exception) and not isinstance(error, KeyError):
-        return f"'{short}'"
-    if isinstance(error, AssertionError) and not short and (places := _user_lines(error)):
-        short = f"`{linecache.getline(*places[-1]).strip()}`"
-    return f"{type(error).__name__}: {short}" if short else type(error).__name__
+        return f"'{short}'{where}"
+    if isinstance(error, AssertionError) and not short and places:
+        return f"AssertionError: `{linecache.getline(*places[-1]).strip()}`"
+    kind = type(error).__name__
+    return f"{kind}: {short}{where}" if short else f"{kind}{where}"
