@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gradverify.checks.contract.subject import Subject, gradients_of, new_graph, outputs_of
+from gradverify.checks.contract.subject import Coordinates, Subject, gradients_of, new_graph, outputs_of
 from gradverify.checks.contract.wording import failure
 from gradverify.core.model.tape import Tape
 from gradverify.errors import EvaluationError
@@ -40,13 +40,17 @@ def findings(subject: Subject) -> Iterator[Finding]:
 
 def first_unwritten(subject: Subject, graph: Callable[[], Tape]) -> str | None:
     """Return the first input whose gradient by all outputs reads memory that nobody wrote; raises EvaluationError."""
-    plain, poisoned = graph(), graph()
-    ones = [torch.ones_like(output.tensor) for output in plain.outputs]
-    before = gradients_of(subject, plain, ones)
     with poisoned_memory():
-        after = gradients_of(subject, poisoned, ones)
+        after = _gradients_of_ones(subject, graph())
+    if not any(bool(each.isnan().any()) for each in after):
+        return None
+    before = _gradients_of_ones(subject, graph())
     pairs = zip(subject.primals, before, after, strict=True)
     return next((primal.name for primal, was, now in pairs if _poisoned(now, was)), None)
+
+
+def _gradients_of_ones(subject: Subject, tape: Tape) -> Coordinates:
+    return gradients_of(subject, tape, [torch.ones_like(output.tensor) for output in tape.outputs])
 
 
 def _poisoned(after: Tensor, before: Tensor) -> bool:
