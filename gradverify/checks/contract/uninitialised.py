@@ -40,8 +40,9 @@ def findings(subject: Subject) -> Iterator[Finding]:
 
 def first_unwritten(subject: Subject, graph: Callable[[], Tape]) -> str | None:
     """Return the first input whose gradient by all outputs reads memory that nobody wrote; raises EvaluationError."""
+    tape = graph()
     with poisoned_memory():
-        after = _gradients_of_ones(subject, graph())
+        after = _gradients_of_ones(subject, tape)
     if not any(bool(each.isnan().any()) for each in after):
         return None
     before = _gradients_of_ones(subject, graph())
