@@ -93,6 +93,16 @@ class BlockEntries:
             return None  # a factor that the tolerance hides in most entries is not confirmed there
         return self.ratio_in(self.wrong)
 
+    @cached_property
+    def may_be_rearranged(self) -> bool:
+        """True if most sampled wrong claims equal some numeric entry or zero, as they do in every arrangement."""
+        claimed = self.claimed[self.sampled_wrong]
+        values = torch.cat([self.numeric.flatten(), claimed.new_zeros(1)]).sort().values
+        above = torch.searchsorted(values, claimed).clamp(max=len(values) - 1)
+        near = torch.stack([values[above], values[(above - 1).clamp(min=0)]])
+        nearest = near.gather(0, (near - claimed).abs().argmin(0, keepdim=True))
+        return self._fits_sample(nearest.squeeze(0))
+
     def agrees(self, pattern: Pattern) -> float | None:
         """Return the share of the squared error that the pattern explains; None if it does not hold.
 

@@ -69,6 +69,8 @@ def _is_mostly_vacated(seen: BlockEntries, arrangement: Arrangement) -> bool:
 
 
 def _first_match(cause: str, seen: BlockEntries, candidates: Iterator[Arrangement]) -> Diagnosis | None:
+    if not seen.may_be_rearranged:  # of many arrangements, each takes as long as this
+        return None
     several = _of_several_values(seen)  # otherwise saved values may fit in some order
     return first(
         diagnosed(cause, text, seen.agrees(pattern))
