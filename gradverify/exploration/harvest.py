@@ -55,14 +55,15 @@ def _special(functions: Sequence[FunctionType], watched: Watched, arguments: Seq
     tensor of places in `x[places]`: -1 is.
     """
     compared = [value for condition in watched.conditions for value in condition.constants]
+    others = list(arguments)
     for function in with_called(functions):
         codes = _codes(function)
         compared += [value for code in codes for value in _compared(code)]
         written = _values(value for code in codes for value in code.co_consts)
-        compared += [value for value in written if isinstance(value, int) and value < -_MOST_DIMENSIONS]
+        others += [value for value in written if isinstance(value, int) and value < -_MOST_DIMENSIONS]
         if isinstance(function, FunctionType):
-            compared += _held(function, codes)
-    for value in (*arguments, *compared):
+            others += _held(function, codes)
+    for value in (*others, *compared):
         if type(value) in (int, float) and -_LARGEST_INTEGER <= value < 0 and value == int(value):
             yield int(value)
     if 0 in compared or _INDEXED in watched.operators:

@@ -1,4 +1,4 @@
-"""Whether forward is a map over a new dimension, or broadcasts one of size 1, and whether matrices are singular."""
+"""What forward does with slices: maps over new ones, broadcasts a single one, leaves some out; singular matrices."""
 
 from __future__ import annotations
 
@@ -90,15 +90,18 @@ def _repeated(case: Case, copies: Mapping[str, Copies], tools: Tools) -> Case:
     return case
 
 
-def last_matters(case: Case, problem: Problem, path: str, axis: int, tools: Tools) -> bool:
-    """Return False if forward returns the same with the first slice of an input, rolled, for its last; may raise."""
+def last_matters(case: Case, found: Sequence[Tensor], path: str, axis: int, tools: Tools) -> bool:
+    """Return False if forward returns its outputs `found` with the first slice of an input, rolled, for its last too.
+
+    May raise.
+    """
     values = tensor_at(case, path, tools)
     if not values.is_floating_point() or not values.shape[axis]:
         return True
     first = values.select(axis, 0)
     values.select(axis, -1).copy_(first.roll(1))  # which no limit of values forbids
     other = outputs_or_none(with_tensor(case, path, values), tools)
-    return other is None or not all_equal(outputs(problem), other)
+    return other is None or not all_equal(found, other)
 
 
 def uses_matrices(operators: frozenset[str]) -> bool:

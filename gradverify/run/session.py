@@ -116,7 +116,7 @@ def _run_all(
 
 
 def _keep_failures(unfinished: Sequence[TaskLost], options: RunOptions, context: _Context, progress: _Progress) -> None:
-    """Add the results of the cases in which changed inputs had shown a failure."""
+    """Add the results of the cases in which changed inputs had shown a failure; note how far the others had come."""
     cases = {case.id: case for case in progress.valid}
     for lost in unfinished:
         result = interrupted_case(cases[lost.key], lost)

@@ -50,7 +50,7 @@ def plain_input(value: Input, dims: Mapping[str, int], folder: Path | None) -> A
     if isinstance(value, TupleArgument):
         return {"tuple": [_without_mappings(item) for item in value.items]}
     if isinstance(value, DtypeArgument):
-        if value.name not in ("case", *TENSOR_DTYPES):
+        if value.name not in TENSOR_DTYPES:
             raise ValueError(f"YAML has no word for torch.{value.name}")
         return {"dtype": value.name}
     if isinstance(value, DeviceArgument):

@@ -77,9 +77,9 @@ def test_text_that_another_function_knows_is_tried() -> None:
 def test_dimension_counted_from_the_end_is_no_label() -> None:
     seen: list[Tensor] = []
 
-    def rows(x: Tensor, labels: Tensor) -> Tensor:
+    def rows(x: Tensor, labels: Tensor, shift: int = 0) -> Tensor:
         seen.append(labels.clone())
-        return torch.stack([x[label].sum(-1) for label in labels.tolist()])
+        return torch.stack([x[label].sum(-1) + shift for label in labels.tolist()])
 
     assert gradverify.explore(rows, (points(4, 2), LABELS), checks=("gradcheck",), budget=100).failures == ()
     assert len({str(labels) for labels in seen}) > 5

@@ -11,7 +11,7 @@ from gradverify.exploration.change import Base, Change, Rule
 from gradverify.exploration.dims import Dimension, dimensions, resized, shapes, why_tied, with_size
 from gradverify.exploration.inputs import is_fixed
 from gradverify.exploration.legal import allowed
-from gradverify.exploration.slices import Copies, last_matters, why_no_map, why_not_broadcast
+from gradverify.exploration.slices import Copies, last_matters, outputs, why_no_map, why_not_broadcast
 from gradverify.exploration.tools import Tools
 
 SIZES, RANK = "sizes", "rank"
@@ -120,7 +120,7 @@ def _uncut(base: Base, dimension: Dimension) -> tuple[Rule, ...]:
         for axis in range(len(shape))
         if shape[axis] == dimension.size
     ]
-    written = cache(lambda: base.tools.build(base.case))
+    written = cache(lambda: outputs(base.tools.build(base.case)))
 
     @cache
     def mattered(path: str, axis: int) -> bool:
@@ -128,10 +128,11 @@ def _uncut(base: Base, dimension: Dimension) -> tuple[Rule, ...]:
 
     def rule(case: Case, problem: Problem, tools: Tools) -> str:
         sizes = {path: shape for path, shape, _ in shapes(case, tools)}
+        found = outputs(problem)
         longest = max(sizes[path][axis] for path, axis in equal)
         for path, axis in equal:
             is_longest = sizes[path][axis] == longest
-            if is_longest and not last_matters(case, problem, path, axis, tools) and mattered(path, axis):
+            if is_longest and not last_matters(case, found, path, axis, tools) and mattered(path, axis):
                 return f"forward leaves out slices of {path}"
         return ""
 
