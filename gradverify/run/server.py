@@ -40,8 +40,7 @@ def main(control_fd: int) -> None:
             importlib.import_module(module)
     keep_freed_memory()  # inherited by workers: the block does not count towards the memory limit of a case
     adopt_orphans()
-    gc.collect()
-    gc.freeze()  # objects in memory shared with workers are not collected, so their pages stay shared
+    gc.freeze()  # the collector of a worker leaves these objects alone, so their pages stay shared
     gc.enable()
     control = socket.socket(fileno=control_fd)
     workers: set[int] = set()
@@ -95,7 +94,6 @@ def _prepare() -> None:
     with suppress(Exception), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         importlib.import_module(_IMPORTED_BY_OPERATORS)
-    gc.collect()
     gc.freeze()
 
 

@@ -24,7 +24,7 @@ def importable(target: Target) -> Iterator[None]:
     A dotted module imports from the current directory. A module of a folder is imported once, whichever target needs
     it.
     """
-    here = Path.cwd().resolve()
+    here = resolved(str(Path.cwd()))
     folders = (here,) if target.file is None else tuple(dict.fromkeys((resolved(target.file).parent, here)))
     with _first_on_path(folders), _neighbours(folders):
         yield
@@ -105,7 +105,7 @@ def _home(name: str, folders: Sequence[Path]) -> Path | None:
     module = sys.modules[name]
     search = getattr(module, "__path__", None)
     places = list(search) if search is not None else [getattr(module, "__file__", None) or ""]
-    parents = {Path(place).resolve().parent for place in places if place}
+    parents = {resolved(place).parent for place in places if place}
     return next((folder for folder in folders if folder in parents), None)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
+from operator import is_
 from pathlib import Path
 from typing import Any
 
@@ -63,16 +64,18 @@ def irreversible_state() -> tuple[object, ...]:
         torch.is_autocast_enabled("cpu"),
         torch.is_autocast_enabled("cuda"),
         _limits(),
-        tuple(vars(owner).get(name) is value for owner, name, value in _torchs_own()),
+        tuple(all(map(is_, map(vars(owner).get, held), held.values())) for owner, held in _torchs_own()),
     )
 
 
 @cache
-def _torchs_own() -> tuple[tuple[Any, str, Any], ...]:
+def _torchs_own() -> tuple[tuple[Any, dict[str, Any]], ...]:
     """Return what torch holds by name, as it is at the first call: user code may put something else in its place."""
     owners = (torch, torch.Tensor, torch.autograd, torch.nn, torch.nn.functional)
-    held = ((owner, name, value) for owner in owners for name, value in vars(owner).items())
-    return tuple(each for each in held if each[1] != "manual_seed")  # torch's own compiler replaces it when imported
+    replaced = ("manual_seed",)  # by torch's own compiler, when it is imported
+    return tuple(
+        (owner, {name: value for name, value in vars(owner).items() if name not in replaced}) for owner in owners
+    )
 
 
 def _limits() -> tuple[object, ...]:
