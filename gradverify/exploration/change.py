@@ -63,6 +63,7 @@ class Change:
     size: int | None = None  # the new size, if it changes one
     factor: int | None = None  # the new value of an argument that sizes may have to be multiples of
     other_code: bool = False  # True if a flag, a text or None changes, so that other code may run
+    to_default: bool = False  # True if it gives an argument the default that forward declares
     far: bool = False  # True if values are far outside the range of the ones written
 
 

@@ -33,6 +33,7 @@ from gradverify.exploration.inputs import (
     tensor_inputs,
     with_input,
     with_plain,
+    with_tensor,
 )
 from gradverify.exploration.legal import why_not
 from gradverify.exploration.slices import outputs_or_none
@@ -83,8 +84,23 @@ def dimensions(base: Base) -> tuple[Dimension, ...]:
     return (*named, *tied, *with_arguments, *alone)
 
 
+def named_places(case: Case, name: str) -> tuple[Place, ...]:
+    """Return where a size with a name occurs in the shapes as written."""
+    return tuple(
+        (path, axis)
+        for path, given in tensor_inputs(case).items()
+        for axis, size in enumerate(given.sizes or ())
+        if size == name
+    )
+
+
 def with_size(case: Case, dimension: Dimension, size: int, tools: Tools) -> Case:
-    """Return the case with another size; values that are kept stay, the others are drawn alike."""
+    """Return the case with another size; values that are kept stay, the others are drawn alike.
+
+    Offsets that end at the size end at the new one, unless axes that have it too stay as they are.
+    """
+    if not dimension.beside_equals:
+        case = _with_offsets(case, dimension, size, tools)
     if not dimension.places:
         return _with_named(case, {**case.dims, dimension.name: size}, tools)
     for path in dict.fromkeys(path for path, _ in dimension.places):
@@ -96,6 +112,20 @@ def with_size(case: Case, dimension: Dimension, size: int, tools: Tools) -> Case
     return case
 
 
+def _with_offsets(case: Case, dimension: Dimension, size: int, tools: Tools) -> Case:
+    """Return the case with integer tensors that ascend from 0 to the size of a dimension ascending to another size."""
+    for path, given in tensor_inputs(case).items():
+        if is_fixed(case, path) or isinstance(given.origin, _DRAWN) or path in dict(dimension.places):
+            continue
+        values = tensor_at(case, path, tools)
+        if values.is_floating_point() or values.dim() != 1 or values.numel() < 2:
+            continue
+        if values[0] == 0 and values[-1] == dimension.size and bool((values.diff() >= 0).all()):
+            values[-1] = size
+            case = with_tensor(case, path, values.clamp(max=size))
+    return case
+
+
 def why_tied(case: Case, dimension: Dimension, tools: Tools) -> str:
     """Return "" if forward takes one slice more and one less in this dimension alone, where others are as large.
 
@@ -103,19 +133,19 @@ def why_tied(case: Case, dimension: Dimension, tools: Tools) -> str:
     may be broadcast.
     """
     sizes = [size for size in (dimension.size + 1, dimension.size - 1) if size > 1]
-    if all(_takes(case, dimension, size, tools) for size in sizes):
+    if all(outputs_with_size(case, dimension, size, tools) is not None for size in sizes):
         return ""
     return f"{dimension.name} belongs to others of its size"
 
 
-def _takes(case: Case, dimension: Dimension, size: int, tools: Tools) -> bool:
-    """Return True if forward runs with another size, and the rules of the spec allow it."""
+def outputs_with_size(case: Case, dimension: Dimension, size: int, tools: Tools) -> list[Tensor] | None:
+    """Return the outputs of forward with another size; None if it raises, or the rules of the spec forbid the size."""
     try:
         other = with_size(case, dimension, size, tools)
         is_legal = not why_not(other, {**tools.defaults, **tools.arguments(other)})
     except Exception:  # of factories and constraints too, which take some shapes only
-        return False
-    return is_legal and outputs_or_none(other, tools) is not None
+        return None
+    return outputs_or_none(other, tools) if is_legal else None
 
 
 def resized(case: Case, path: str, shape: tuple[int, ...], tools: Tools) -> Case:

@@ -32,8 +32,23 @@ _FEW = 2  # entries that a cause may explain by coincidence
 _MOST_ENTRIES = 10_000  # of a Jacobian that is judged entry by entry before it is made smaller
 
 
-def question(base: Base, number: int, change: Change, found: Attempt) -> Discovery:
-    """Return the discovery of inputs that forward accepts and backward refuses."""
+def refusal(base: Base, number: int, change: Change, found: Attempt) -> Discovery:
+    """Return the discovery of inputs that forward accepts and backward refuses: a question, or a failure at a default.
+
+    What forward declares as a default is no mistake of the caller.
+    """
+    result = looked_closer(base, found) if change.to_default else None
+    if result is not None and result.verdict in (Verdict.FAIL, Verdict.ERROR):
+        inputs, spec = base.tools.text(found.case)
+        return Discovery(
+            grade=Grade.FAILURE,
+            number=number,
+            changes=(change.phrase,),
+            inputs=inputs,
+            spec=spec,
+            message=result.message,
+            checks=(result,),
+        )
     return _question(base, number, change, found, f"forward runs, but {found.judged.message}")
 
 

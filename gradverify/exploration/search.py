@@ -16,7 +16,7 @@ from gradverify.checks.contract import check as contract
 from gradverify.deadline import OutOfTime, deadline_in
 from gradverify.exploration.attempt import Attempt, attempt, broken_as_written, checks_of, looked_closer
 from gradverify.exploration.change import Base, Change, Watching
-from gradverify.exploration.discover import blocks_of, failure, is_same, question
+from gradverify.exploration.discover import blocks_of, failure, is_same, refusal
 from gradverify.exploration.exercised.uncovered import uncovered
 from gradverify.exploration.exercised.watch import watch
 from gradverify.exploration.exercised.watched import Watched, merge
@@ -246,7 +246,7 @@ def _try(state: _Search, change: Change, candidate: Case) -> Outcome:
         if change.size is not None and found.judged.outputs > _MOST_OUTPUTS:
             state.largest[change.names] = min(change.size, state.largest.get(change.names, change.size))
         if outcome is Outcome.REFUSED:
-            _note(state, change, found, ("refused", change.kind, change.names, found.judged.message), question)
+            _note(state, change, found, ("refused", change.kind, change.names, found.judged.message), refusal)
         elif outcome is Outcome.SUSPECT:
             # Other values of an argument may show other mistakes.
             what = (change.phrase,) if change.kind == arguments.KIND else change.names

@@ -182,6 +182,50 @@ def of_segments(grad: Tensor, x: Tensor, ends: Tensor) -> Tensor:
     return grad[: len(ends.unique()) - 1].repeat_interleave(ends.unique().diff()) * x.cos()
 
 
+def by_channel(x: Tensor, weight: Tensor) -> Tensor:
+    """Return the mean of each row, in which dimension 1 has a weight for each slice."""
+    if x.shape[1] != len(weight):
+        raise ValueError("a weight for every channel")
+    return (x.sin() * weight.reshape(-1, *[1] * (x.dim() - 2))).flatten(1).mean(1)
+
+
+def of_sequences(grad: Tensor, x: Tensor, weight: Tensor) -> Tensor:
+    """Return the gradient of `by_channel` by x, as if x had three dimensions."""
+    weight = weight.reshape(-1, *[1] * (x.dim() - 2))
+    grad = grad.reshape(-1, *[1] * (x.dim() - 1))
+    return grad * weight * x.cos() / (x.shape[1] * x.shape[-1])
+
+
+def placed(x: Tensor, mask: Tensor) -> Tensor:
+    if int(mask.sum()) != len(x):
+        raise ValueError("a place for every number")
+    return torch.zeros(mask.shape, dtype=x.dtype).masked_scatter(mask, x).sum(1)
+
+
+def of_equal_rows(grad: Tensor, x: Tensor, mask: Tensor) -> Tensor:
+    """Return the gradient of `placed`, as if every row had as many places as the last."""
+    row = torch.arange(len(x)) // max(1, int(mask[-1].sum()))
+    return grad[row.clamp(max=len(grad) - 1)]
+
+
+def without_marked(x: Tensor, labels: Tensor, marked: int) -> Tensor:
+    if bool(((labels != marked) & ((labels < 0) | (labels >= x.shape[1]))).any()):
+        raise ValueError("no such label")
+    return x.gather(1, labels.clamp(min=0)[:, None])[:, 0] * (labels != marked)
+
+
+def of_labels_from_zero(grad: Tensor, x: Tensor, labels: Tensor, marked: int) -> Tensor:
+    """Return the gradient of `without_marked`, as if the mark were always negative."""
+    grad = torch.where(labels >= 0, grad, 0.0)
+    return torch.zeros_like(x).scatter(1, labels.clamp(min=0)[:, None], grad[:, None])
+
+
+def of_five_entries(grad: Tensor, x: Tensor, ends: Tensor) -> Tensor:
+    """Return the gradient of `segments`, for the first five entries."""
+    found = grad.repeat_interleave(ends.diff()) * x.cos()
+    return torch.where(torch.arange(len(x)) < 5, found, 0.0)
+
+
 HIDDEN = (
     Hidden(
         name="bool",
@@ -279,6 +323,30 @@ HIDDEN = (
         function=saving(lambda x: x.softmax(-1), over_rows),
         inputs=(points(4),),
         change="x: shape [2, 1] (was [4])",
+    ),
+    Hidden(
+        name="two-dimensions",
+        function=saving(by_channel, of_sequences),
+        inputs=(points(2, 3, 4), points(3).detach()),
+        change="x: shape [1, 1, 2, 1] (was [2, 3, 4])",
+    ),
+    Hidden(
+        name="unequal-rows",
+        function=saving(placed, of_equal_rows),
+        inputs=(points(4), torch.tensor([[True, True, False], [False, True, True]])),
+        change="mask: ",
+    ),
+    Hidden(
+        name="mark",
+        function=saving(without_marked, of_labels_from_zero),
+        inputs=(points(4, 3), torch.tensor([0, -1, 1, 1]), -1),
+        change="marked: ",
+    ),
+    Hidden(
+        name="packed",
+        function=saving(segments, of_five_entries),
+        inputs=(points(5), torch.tensor([0, 2, 5])),
+        change="x: shape",
     ),
     Hidden(
         name="draws",

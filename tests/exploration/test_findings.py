@@ -86,6 +86,20 @@ def test_backward_that_refuses_what_forward_accepts_is_a_question() -> None:
     assert question.inputs.startswith("x: {values: [")
 
 
+@pytest.mark.parametrize("written", [2.0, torch.ones(3, dtype=torch.float64)])
+def test_backward_that_refuses_the_default_of_an_argument_is_a_failure(written: Any) -> None:
+    def forward(x: Tensor, scale: Any = None) -> Tensor:
+        return x.sin() if scale is None else x.sin() * scale
+
+    def backward(grad: Tensor, x: Tensor, scale: Any) -> Tensor:
+        return grad * x.cos() * scale
+
+    found = explored(saving(forward, backward), points(3), written, budget=20)
+    assert [(each.number, each.changes[0].partition(" (was")[0]) for each in found.failures] == [(1, "scale: none")]
+    assert "backward raised TypeError: unsupported operand" in found.failures[0].message
+    assert [each.code for each in found.failures[0].checks[0].findings] == ["GV903"]
+
+
 def test_wrong_numbers_far_away_are_extreme() -> None:
     cut = saving(lambda x: x.clone(), lambda grad, x: torch.where(x.abs() > 5e6, 0.0, grad))
     found = explored(cut, points(3), budget=200, ranges={})

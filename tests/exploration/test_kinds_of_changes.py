@@ -21,6 +21,8 @@ LATE = (
     "offsets",
     "pairs",
     "positive-constants",
+    "two-dimensions",
+    "unequal-rows",
 )
 MORE = dict.fromkeys(LATE, 300)
 

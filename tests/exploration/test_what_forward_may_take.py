@@ -51,6 +51,36 @@ def of_per_row(grad: Tensor, x: Tensor, y: Tensor) -> Tensor:
     return (grad * y / len(y)).sum_to_size(x.shape) if x.dim() < y.dim() else grad * y / len(y)
 
 
+def running(x: Tensor, start: Tensor) -> Tensor:
+    """Return the running sums of rows."""
+    found = [start]
+    for row in x:
+        found.append(found[-1] / 2 + row)
+    return torch.stack(found[1:])
+
+
+def of_running(grad: Tensor, x: Tensor, start: Tensor) -> tuple[Tensor, Tensor]:
+    carry, rows = torch.zeros_like(grad[0]), []
+    for each in reversed(grad):
+        carry = each + carry
+        rows.insert(0, carry if x.dim() > 1 else carry[0])
+        carry = carry / 2
+    return torch.stack(rows), carry
+
+
+def per_feature(x: Tensor, weight: Tensor) -> Tensor:
+    """Return x over its mean in each row, which is a mean over all of x if the weight has no dimension."""
+    if weight.shape and weight.shape != x.shape[-1:]:
+        raise ValueError("a weight for every feature")
+    return x / x.square().mean(tuple(range(-weight.dim(), 0)), keepdim=True) * weight
+
+
+def of_per_feature(grad: Tensor, x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    count = weight.numel()
+    mean, along = x.square().mean(-1, keepdim=True), (grad * weight * x).sum(-1, keepdim=True)
+    return grad * weight / mean - 2 * x * along / (count * mean.square()), (grad * x / mean).sum_to_size(weight.shape)
+
+
 RIGHT: dict[str, tuple[Function, tuple[Any, ...]]] = {
     "text for the branch of all others": (saving(mean_or_sum, of_mean_or_sum), (points(2, 3), "mean")),
     "fewer labels than rows": (saving(picked, of_picked), (points(4, 3), LABELS)),
@@ -58,6 +88,8 @@ RIGHT: dict[str, tuple[Function, tuple[Any, ...]]] = {
         saving(per_row, of_per_row),
         (points(4, 3), points(4, 3).detach()),
     ),
+    "rows that a loop takes for numbers": (saving(running, of_running), (points(4, 3), points(3))),
+    "first dimensions of unlike sizes": (saving(per_feature, of_per_feature), (points(4, 3), points(3))),
 }
 
 

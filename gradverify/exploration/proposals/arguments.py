@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import partial
 from types import NoneType
@@ -13,9 +13,18 @@ import torch
 
 from gradverify.case import INIT, Case, DtypeArgument, Literal, TensorInput, Uniform
 from gradverify.core.model.problem import Problem
-from gradverify.exploration.change import Base, Change
+from gradverify.exploration.change import Base, Change, tensors
 from gradverify.exploration.dims import shapes
-from gradverify.exploration.inputs import is_fixed, plain_inputs, shown, tensor_inputs, with_input, with_plain
+from gradverify.exploration.inputs import (
+    is_fixed,
+    plain_inputs,
+    shown,
+    tensor_at,
+    tensor_inputs,
+    with_input,
+    with_plain,
+    with_tensor,
+)
 from gradverify.exploration.proposals.values import LARGEST_FACTOR
 from gradverify.exploration.slices import all_equal, outputs, outputs_or_none
 from gradverify.exploration.tools import Tools
@@ -54,25 +63,45 @@ def proposals(base: Base) -> Iterator[Change]:
         if type(value) is int and name not in rules.choices:
             found = _distinct((*found, *_near_sizes(base)), value)
         ways.append([_change(base, name, value, other) for other in found])
-    ways += [[_to_none(path)] for path in _optional_tensors(base)]
+    ways += [[_to_none(base, path)] for path in _optional_tensors(base)]
     for number in range(max(map(len, ways), default=0)):
         yield from (way[number] for way in ways if number < len(way))
 
 
 def _change(base: Base, name: str, value: Any, other: Any) -> Change:
-    phrase = f"{name}: {shown(other)} (was {shown(value)})"
+    holders = _holders(base, value) if type(value) is type(other) is int and value < 0 else ()
+    phrase = f"{name}: {shown(other)} (was {shown(value)}){''.join(f', in {path} too' for path in holders)}"
     other_code = _has_mode(value) or _has_mode(other)
     is_guess = isinstance(other, str) and other not in base.seen.texts and name not in base.case.explore.choices
     return Change(
         kind=KIND,
         phrase=phrase,
-        apply=partial(with_plain, name=name, value=other),
-        names=(name,),
+        apply=partial(_with_value, base, name, value, other, holders),
+        names=(name, *holders),
         factor=other if type(other) is int and other > 1 else None,
         rules=(partial(_why_no_mode, name, value, other),) if is_guess else (),
         other_code=other_code,
+        to_default=name in base.tools.defaults and repr(other) == repr(_described(base.tools.defaults[name])),
         far=isinstance(other, float) and _is_far(other, value, base),
     )
+
+
+def _holders(base: Base, value: int) -> tuple[str, ...]:
+    """Return the integer tensors that hold a number, as labels hold that of those left out."""
+    return tuple(
+        path
+        for path, tensor in tensors(base).items()
+        if not tensor.is_floating_point() and not tensor.is_complex() and bool((tensor == value).any())
+    )
+
+
+def _with_value(base: Base, name: str, value: Any, other: Any, holders: Sequence[str], case: Case) -> Case:
+    """Return the case with another value of an argument, in place of the one written in `holders` too."""
+    case = with_plain(case, name, other)
+    for path in holders:
+        tensor = tensor_at(case, path, base.tools)
+        case = with_tensor(case, path, tensor.masked_fill(tensor == value, other))
+    return case
 
 
 def _is_far(other: float, value: Any, base: Base) -> bool:
@@ -102,9 +131,15 @@ def _has_mode(value: Any) -> bool:
     return any(isinstance(each, _MODES) for each in (value if isinstance(value, list | tuple) else (value,)))
 
 
-def _to_none(path: str) -> Change:
-    apply = partial(_with_literal, path, None)
-    return Change(kind=KIND, phrase=f"{path}: none", apply=apply, names=(path,), other_code=True)
+def _to_none(base: Base, path: str) -> Change:
+    return Change(
+        kind=KIND,
+        phrase=f"{path}: none",
+        apply=partial(_with_literal, path, None),
+        names=(path,),
+        other_code=True,
+        to_default=base.tools.defaults.get(path, base) is None,
+    )
 
 
 def _with_literal(name: str, value: Any, case: Case) -> Case:
@@ -119,14 +154,15 @@ def _optional_tensors(base: Base) -> Iterable[str]:
 
 
 def _others(name: str, value: Any, base: Base) -> Iterator[Any]:
-    """Yield other values of the kind that an argument has; those of a type that is not known are left alone."""
+    """Yield the default of an argument, and other values of the kind it has if that is known."""
+    default = base.tools.defaults.get(name, value)
+    if default is None or any(isinstance(default, kind) for kind, _ in _BY_TYPE):
+        yield default
     if value is None and "dtype" in name:
         yield from _dtypes(value, base)
     known = next((others for kind, others in _BY_TYPE if isinstance(value, kind)), None)
     if known is not None:
         yield from known(value, base)
-    if base.tools.defaults.get(name, base) is None and value is not None:
-        yield None
 
 
 def _whole(value: int, base: Base) -> Iterator[Any]:

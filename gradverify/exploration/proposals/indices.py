@@ -31,6 +31,8 @@ def _masks() -> Iterator[tuple[str, Callable[[Tensor], Tensor]]]:
     yield "first row false", lambda mask: _filled(mask, 0, False)
     yield "first entry false, the others true", lambda mask: _at(torch.ones_like(mask), 0, False)
     yield "first entry true, the others false", lambda mask: _at(torch.zeros_like(mask), 0, True)
+    yield "rolled by one", lambda mask: mask.reshape(-1).roll(1).reshape(mask.shape)
+    yield "true entries first", lambda mask: mask.reshape(-1).sort(descending=True).values.reshape(mask.shape)
     yield "last entry false, the others true", lambda mask: _at(torch.ones_like(mask), -1, False)
 
 
@@ -71,10 +73,11 @@ def _at(tensor: Tensor, place: int, value: int | bool) -> Tensor:
 
 
 def _moved(tensor: Tensor, steps: Mapping[int, int]) -> Tensor:
-    tensor = tensor.clone()
+    """Return the tensor with some entries moved; unchanged if that makes a number negative where none is."""
+    moved = tensor.clone()
     for place, step in steps.items():
-        tensor.view(-1)[place] += step
-    return tensor
+        moved.view(-1)[place] += step
+    return tensor if moved.min() < 0 <= tensor.min() else moved
 
 
 def _filled(mask: Tensor, row: int, value: bool) -> Tensor:

@@ -8,10 +8,26 @@ from functools import cache, partial
 from gradverify.case import Case
 from gradverify.core.model.problem import Problem
 from gradverify.exploration.change import Base, Change, Rule
-from gradverify.exploration.dims import Dimension, dimensions, resized, shapes, why_tied, with_size
-from gradverify.exploration.inputs import is_fixed
+from gradverify.exploration.dims import (
+    Dimension,
+    dimensions,
+    named_places,
+    outputs_with_size,
+    resized,
+    shapes,
+    why_tied,
+    with_size,
+)
+from gradverify.exploration.inputs import is_fixed, tensor_at, with_tensor
 from gradverify.exploration.legal import allowed
-from gradverify.exploration.slices import Copies, last_matters, outputs, why_no_map, why_not_broadcast
+from gradverify.exploration.slices import (
+    Copies,
+    all_equal,
+    last_matters,
+    outputs,
+    why_no_map,
+    why_not_broadcast,
+)
 from gradverify.exploration.tools import Tools
 
 SIZES, RANK = "sizes", "rank"
@@ -45,7 +61,10 @@ def beside(base: Base, change: Change) -> Iterator[Change]:
 
 
 def of_other_rank(base: Base) -> Iterator[Change]:
-    """Yield cases with a leading dimension more, or one less, of all tensors and of each alone."""
+    """Yield cases with a leading dimension more, or one less, of all tensors and of each alone, and with one split.
+
+    An input that loses its first dimension where another keeps one has to be broadcast.
+    """
     ranks = {path: shape for path, shape, _ in shapes(base.case, base.tools) if not is_fixed(base.case, path)}
     most = max(map(len, ranks.values()), default=0)
     groups = dict.fromkeys((tuple(ranks), tuple(p for p in ranks if len(ranks[p]) == most), *((p,) for p in ranks)))
@@ -54,29 +73,51 @@ def of_other_rank(base: Base) -> Iterator[Change]:
             rule = partial(why_no_map, paths)
             yield _reshape(base, {p: (2, *ranks[p]) for p in paths}, "a leading dimension of 2", rule)
             yield _reshape(base, {p: (1, *ranks[p]) for p in paths}, "a leading dimension of 1", rule)
+    yield from _split(base)
     for paths in groups:
         if paths and all(ranks[path] for path in paths):
-            rules = _may_lose_first(base, {path: ranks[path][0] for path in paths}, ranks)
-            yield _reshape(base, {p: ranks[p][1:] for p in paths}, "without the first dimension", *rules)
+            copies = {path: Copies(count=ranks[path][0], is_new=True) for path in paths}
+            new = {path: ranks[path][1:] for path in paths}
+            if any(shape for path, shape in ranks.items() if path not in paths):
+                yield _reshape(base, new, "without the first dimension", partial(why_not_broadcast, copies))
+            elif len({ranks[path][0] for path in paths}) == 1:
+                yield _reshape(base, new, "without the first dimension")
     for paths in groups:
         if paths:
             new = {path: (2, 2, *ranks[path]) for path in paths}
             yield _reshape(base, new, "two leading dimensions of 2", partial(why_no_map, paths))
 
 
-def _may_lose_first(base: Base, firsts: Mapping[str, int], ranks: Mapping[str, tuple[int, ...]]) -> tuple[Rule, ...]:
-    """Return what forward has to be where inputs lose their first dimension, whose sizes are `firsts`, and others not.
+def _split(base: Base) -> Iterator[Change]:
+    """Yield cases in which a size is twice as large and makes two dimensions: images in place of sequences."""
+    for dimension in dimensions(base):
+        places = dimension.places or named_places(base.case, dimension.name)
+        if dimension.size and places and not dimension.arguments and len(dict(places)) == len(places):
+            yield Change(
+                kind=RANK,
+                phrase=f"{dimension.name}: {dimension.size} by 2 (was {dimension.size})",
+                apply=partial(_with_two, base, dimension, dict(places)),
+                names=tuple(dict(places)),
+                rules=(partial(_why_not_flat, base, dimension),),
+            )
 
-    It broadcasts what is left, or takes any number of slices.
-    """
-    if not any(shape for path, shape in ranks.items() if path not in firsts):
-        return ()
-    copies = {path: Copies(count=size, is_new=True) for path, size in firsts.items()}
-    size, *others = dict.fromkeys(firsts.values())
-    if others:
-        return (partial(why_not_broadcast, copies),)
-    places = tuple((path, 0) for path in firsts)
-    return (_broadcast_or_untied(base, Dimension(name="the first dimension", size=size, places=places), copies),)
+
+def _with_two(base: Base, dimension: Dimension, places: Mapping[str, int], case: Case) -> Case:
+    case = with_size(case, dimension, 2 * dimension.size, base.tools)
+    for path, axis in places.items():
+        values = tensor_at(case, path, base.tools)
+        shape = (*values.shape[:axis], dimension.size, 2, *values.shape[axis + 1 :])
+        case = with_tensor(case, path, values.reshape(shape))
+    return case
+
+
+def _why_not_flat(base: Base, dimension: Dimension, _case: Case, problem: Problem, tools: Tools) -> str:
+    """Return "" if forward returns what it returns for one dimension in place of the two; may raise."""
+    flat = outputs_with_size(base.case, dimension, 2 * dimension.size, tools)
+    found = outputs(problem)
+    if flat is not None and all_equal([each.reshape(-1) for each in found], [each.reshape(-1) for each in flat]):
+        return ""
+    return f"forward takes no second dimension beside {dimension.name}"
 
 
 def _sizes(base: Base, dimension: Dimension) -> list[int]:
