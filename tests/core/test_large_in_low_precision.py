@@ -183,3 +183,23 @@ def test_backward_that_raises_in_float64_later_keeps_its_own_numbers() -> None:
 
     assert found(normalised, torch.float32, change).verdict is not Verdict.FAIL
     assert calls.count(torch.float64) > 4
+
+
+class SoftmaxInFloat32(torch.autograd.Function):
+    """Computes in float32, whatever it is given; backward is half of what it should be."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        y = x.float().softmax(-1)
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, cotangent: Tensor) -> Tensor:
+        (y,) = ctx.saved_tensors
+        return 0.5 * y * (cotangent - (cotangent * y).sum(-1, keepdim=True))
+
+
+def test_wrong_entries_of_a_forward_that_takes_float32_only_are_confirmed_with_its_rounding() -> None:
+    result = gradcheck(SoftmaxInFloat32.apply, normal(4, 1000).detach().float().requires_grad_())
+    assert result.verdict is Verdict.FAIL

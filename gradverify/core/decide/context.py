@@ -76,10 +76,11 @@ def judging_context(
 ) -> JudgingContext:
     """Return the context for all column groups; `claimed` is (M, m). `noise` replaces that of the problem."""
     sampled, lengths, size = measured.sampled, measured.lengths, finite_size(claimed)
+    noise = measured.noise if noise is None else noise
     largest = magnitudes(sampled, size.amax(dim=0)) if len(claimed) else sampled.value
     return JudgingContext(
         sampled=sampled,
-        noise=measured.noise if noise is None else noise,
+        noise=noise,
         lengths=lengths,
         backward=measured.backward,
         settings=measured.settings,
@@ -87,19 +88,18 @@ def judging_context(
         column_groups=column_groups,
         claimed=claimed,
         allowance=allowance_of(sampled, lengths.step, lengths.shared, column_groups, size, largest, measured.settings),
-        rounding_bounds=_rounding_bounds(measured),
+        rounding_bounds=_rounding_bounds(sampled, noise, lengths),
     )
 
 
-def _rounding_bounds(measured: MeasuredProblem) -> tuple[Callable[[], Tensor], ...]:
+def _rounding_bounds(sampled: Sampler, noise: Noise, lengths: LengthScales) -> tuple[Callable[[], Tensor], ...]:
     """Return `JudgingContext.rounding_bounds`.
 
     Of a forward that takes low precision only, it is the height of its stairs, as far as rounding explains them: noise
     that is added to such numbers is lost at once.
     """
-    sampled = measured.sampled
     if not is_double(sampled):
-        return (cache(lambda: with_stairs(measured.noise, sampled, measured.lengths).rounding),)
+        return (cache(lambda: with_stairs(noise, sampled, lengths).rounding),)
     return tuple(cache(partial(rounding_on_the_way, sampled, measure)) for measure in (*BOUNDS, amplification))
 
 
