@@ -12,12 +12,15 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from gradverify.arithmetic.noisy import amplification
 from gradverify.checks.contract.wording import SIMILAR_EXPONENT
 from gradverify.checks.wording import distinguishable
 from gradverify.core.backward.vjps import Graph, Reuse, row, row_cotangent
 from gradverify.core.decide.backward_rounding import small_error
 from gradverify.core.decide.compare import NEGLIGIBLE
 from gradverify.core.jacobians import Investigation
+from gradverify.core.model.magnitudes import all_set
+from gradverify.core.tuning import SUM_UNITS
 from gradverify.errors import EvaluationError
 from gradverify.evidence import JacobianPair, jacobian_pair
 from gradverify.result import Finding, Method, Verdict
@@ -64,7 +67,10 @@ def _rounded(found: Investigation) -> float:
 
 
 def _without_rounding(found: Investigation, known: JacobianPair, cotangent: Tensor, vjp: Tensor) -> Tensor:
-    """Return the vjp of the same backward in float64 where low precision explains the difference, (n,)."""
+    """Return the vjp of the same backward in float64 where low precision explains the difference, (n,).
+
+    So does a small error, and rounding on the way to this vjp.
+    """
     if not found.sampled.backward_eps:
         return vjp
     in_double = replace(found.backward, problem=found.sampled.problem, graph=Graph(reuse=Reuse.FRESH))
@@ -72,8 +78,12 @@ def _without_rounding(found: Investigation, known: JacobianPair, cotangent: Tens
         exact = row(in_double, cotangent)
     except EvaluationError:
         return vjp
-    rounding = small_error(found.sampled.eps, known.claimed) * float(cotangent.abs().sum())
-    return torch.where((exact - vjp).abs() <= rounding, exact, vjp)
+    apart, small = (exact - vjp).abs(), small_error(found.sampled.eps, known.claimed) * float(cotangent.abs().sum())
+    rounding = torch.full_like(apart, small)
+    if not all_set(apart <= rounding):
+        change = amplification(lambda: row(in_double, cotangent), exact)
+        rounding = torch.maximum(rounding, SUM_UNITS * found.sampled.arithmetic_eps * change)
+    return torch.where(apart <= rounding, exact, vjp)
 
 
 def _off(

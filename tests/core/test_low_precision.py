@@ -340,3 +340,70 @@ def test_output_that_is_mostly_rounding_in_float32_does_not_fail() -> None:
     for seed in range(6):
         x = (1e-6 * normal(6, dtype=torch.float32, seed=seed).detach().abs()).requires_grad_()
         assert gradcheck(function, x).verdict is not Verdict.FAIL
+
+
+def steep(x: Tensor) -> Tensor:
+    return (1e5 * x.float()).tanh().to(x.dtype)
+
+
+@pytest.mark.parametrize(("slope", "verdict"), [(1e5, Verdict.PASS), (-1e5, Verdict.FAIL), (1e3, Verdict.FAIL)])
+def test_infinity_is_right_for_a_derivative_that_the_dtype_does_not_hold(slope: float, verdict: Verdict) -> None:
+    x = torch.tensor([1e-6, 2e-6], dtype=torch.float16, requires_grad=True)
+    assert gradcheck(with_backward(steep, lambda grad, x: (grad.float() * slope).to(x.dtype)), x).verdict is verdict
+
+
+def test_infinity_is_wrong_for_a_derivative_that_the_dtype_holds() -> None:
+    x = torch.tensor([0.5, 1.0], dtype=torch.float16, requires_grad=True)
+    assert gradcheck(with_backward(torch.sin, lambda grad, x: grad * torch.inf), x).verdict is Verdict.FAIL
+
+
+class Scores(torch.autograd.Function):
+    """Attention in float32 inside; where one score dominates, two large numbers cancel in backward."""
+
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        scores = q.float() @ k.float().mT
+        total = scores.logsumexp(-1, keepdim=True)
+        output = (scores - total).exp() @ v.float()
+        ctx.save_for_backward(q, k, v, output, total)
+        return output.to(q.dtype)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
+        q, k, v, output, total = (saved.float() for saved in ctx.saved_tensors)
+        grad = grad.float()
+        weights = (q @ k.mT - total).exp()
+        of_scores = weights * (grad @ v.mT - (grad * output).sum(-1, keepdim=True))
+        found = (of_scores @ k, of_scores.mT @ q, weights.mT @ grad)
+        return tuple(each.to(saved.dtype) for each, saved in zip(found, ctx.saved_tensors[:3], strict=True))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_casts_to_float32_inside_are_left_out_of_differences(dtype: torch.dtype) -> None:
+    given = [normal(5, 4, seed=seed).detach().to(dtype).requires_grad_() for seed in range(3)]
+    result = gradcheck(lambda *inputs: Scores.apply(*inputs), *given)
+    assert result.verdict is Verdict.PASS
+    assert result.message.endswith("differences are those of the same numbers in float64")
+
+
+ONE_KEY = (
+    [[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]],
+    [[-1230.0, 500.0, 1316.0, 895.0, 871.0, -173.0, 223.0]],
+    [[-573.3, 698.76, -939.11, 102.08, 1724.14, 25.2, -915.96]],
+)
+
+
+@pytest.mark.parametrize("limit", [None, 1.0])
+def test_sum_of_rows_that_rounding_explains_is_right_and_a_clipped_cotangent_is_not(limit: float | None) -> None:
+    def function(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        output = Scores.apply(q, k, v)
+        if limit is not None:
+            output.register_hook(lambda grad: grad * min(1.0, limit / float(grad.norm())) if grad.norm() else grad)
+        return output
+
+    inputs = [torch.tensor(values, requires_grad=True) for values in ONE_KEY]
+    result = gradcheck(function, *inputs)
+    assert [finding.code for finding in result.findings if finding.verdict is Verdict.FAIL] == (
+        ["GV301"] if limit else []
+    )

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from gradverify.arithmetic.noisy import noisy_arithmetic
 from gradverify.checks.reference.cotangents import Cotangent, in_float64
@@ -88,31 +87,7 @@ def with_wide_inputs(reference: Problem) -> Problem:
     if all(before.tensor.dtype == after.tensor.dtype for before, after in zip(reference.primals, primals, strict=True)):
         return reference
 
-    def function(*tensors: Tensor) -> Any:
-        with _WithoutNarrowing():
-            return reference.function(*tensors)
-
-    return replace(reference, function=function, primals=primals)
-
-
-class _WithoutNarrowing(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Casts numbers in float64 and complex128 to no narrower dtypes than these."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Return False directly: torch's own method imports its compiler first, which takes seconds."""
-        return False
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        given: dict[str, Any] = dict(kwargs or {})
-        target: Any = given.get("dtype")
-        narrows = target is not None and (target.is_floating_point or target.is_complex)
-        if func is torch.ops.aten._to_copy.default and narrows and args[0].dtype in (torch.float64, torch.complex128):
-            given["dtype"] = torch.complex128 if target.is_complex else torch.float64
-        return func(*args, **given)
+    return replace(reference, primals=primals, is_widened=True)
 
 
 def evaluate_reference(

@@ -12,6 +12,7 @@ from itertools import accumulate, pairwise
 import torch
 from torch import Tensor
 
+from gradverify.arithmetic.narrowing import casts_left_out
 from gradverify.core.model.coordinates import flatten, unflatten
 from gradverify.core.model.generators import random_magnitudes_from
 from gradverify.core.model.limits import MIN_BATCHED, chunks, portions
@@ -256,7 +257,12 @@ def _vectorised(backward: Backward, cotangents: Tensor, only: slice) -> Tensor |
     ]
     metered(backward.problem).backward += 1
     try:
-        with warnings.catch_warnings(), torch.no_grad(), without_data(function_nodes(outputs)):
+        with (
+            warnings.catch_warnings(),
+            torch.no_grad(),
+            without_data(function_nodes(outputs)),
+            casts_left_out(backward.problem.is_widened),
+        ):
             warnings.simplefilter("ignore")
             grads = torch.autograd.grad(
                 outputs, leaves, shaped, retain_graph=True, allow_unused=True, is_grads_batched=True

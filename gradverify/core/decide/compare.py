@@ -36,6 +36,7 @@ class EntryTolerance:
     scale: Tensor  # (C, m) magnitude that an error bar is compared with, if larger than the entry
     largest: Tensor  # (m,) largest claim for each output tensor; error bars at an edge are compared with it
     backward_eps: float = 0.0  # eps of backward's dtype if it is coarser than the sampled forward's, else 0
+    largest_number: float = torch.inf  # of that dtype: backward has infinity for what is beyond it
 
     @property
     def atol(self) -> Tensor:
@@ -105,7 +106,7 @@ def judge_smooth(claimed: Tensor, estimate: Estimate, allowance: EntryTolerance,
     larger = torch.fmax(own, size).nan_to_num_(0.0, 0.0, 0.0)
     allowed = allowance.atol.add_(larger, alpha=allowance.rtol).add_(estimate.bar, alpha=BAR_FACTOR)
     allowed = torch.where(size <= estimate.bar, torch.maximum(allowed, zero), allowed)
-    error = _distance(claimed, estimate.value)
+    error = _distance(claimed, estimate.value, allowance.largest_number)
     resolved = is_resolved(estimate.bar, larger, allowance)
     open_ = (error <= allowed).logical_and_(resolved).logical_not_()
     judged = all_match(estimate.value, estimate.bar, error, allowed)
@@ -219,8 +220,13 @@ def _is_shown(claimed: Tensor, judged: Judged, local: LadderResult) -> Tensor:
     return (claimed >= low - slack) & (claimed <= high + slack)
 
 
-def _distance(claimed: Tensor, numeric: Tensor) -> Tensor:
-    """Return |claimed - numeric|; 0 for equal infinities, inf if only one of them is nan."""
+def _distance(claimed: Tensor, numeric: Tensor, largest_number: float) -> Tensor:
+    """Return |claimed - numeric|; 0 for equal infinities, inf if only one of them is nan.
+
+    Numbers beyond the largest one of backward's dtype are infinite there.
+    """
+    if largest_number < torch.inf:
+        numeric = torch.where(claimed.isinf() & (numeric.abs() > largest_number), numeric * torch.inf, numeric)
     apart = (claimed - numeric).abs_()
     if not any_set(apart.isnan()):
         return apart

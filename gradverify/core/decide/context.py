@@ -124,6 +124,7 @@ def allowance_of(
         scale=resolution_scale(column_groups, size, sampled.size, step),
         largest=largest.expand(size.shape[1]),
         backward_eps=sampled.backward_eps,
+        largest_number=sampled.largest_number,
     )
 
 

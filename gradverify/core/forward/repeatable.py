@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from gradverify.arithmetic.narrowing import WithoutNarrowing, eps_computed_in
 from gradverify.core.forward.batching import evaluate
 from gradverify.core.forward.noise import largest_change
 from gradverify.core.forward.sampler import Sampler, outputs_at, outputs_near, sampler
@@ -75,12 +78,11 @@ def in_double(steady: Repeatable) -> Repeatable:
     dtypes = frozenset(primal.tensor.dtype for primal in steady.problem.primals)
     if not dtypes or not dtypes <= set(NARROW):
         return steady
-    for function in (steady.problem.function, steady.problem.finer):
-        wide = None if function is None else _sampler_in_float64(replace(steady.problem, function=function))
-        if wide is None or not _agree(wide, steady.sampled, steady.problem.eps):
-            continue
-        if _repeats(wide) and _draw_alike(wide, steady.sampled):
-            return replace(steady, sampled=replace(wide, dtypes=dtypes, is_finer=True))
+    functions = [each for each in (steady.problem.function, steady.problem.finer) if each is not None]
+    for wide in chain.from_iterable(_in_float64(replace(steady.problem, function=each)) for each in functions):
+        if _agree(wide, steady.sampled, steady.problem.eps) and _repeats(wide) and _draw_alike(wide, steady.sampled):
+            own_eps = eps_computed_in(lambda: record(steady.problem)) if wide.problem.is_widened else 0.0
+            return replace(steady, sampled=replace(wide, dtypes=dtypes, is_finer=True, own_eps=own_eps))
     return steady
 
 
@@ -223,17 +225,21 @@ def _eps(dtype: torch.dtype) -> float:
     return torch.finfo(dtype).eps
 
 
-def _sampler_in_float64(problem: Problem) -> Sampler | None:
-    """Return the sampler of the forward with float64 inputs, None if it raises or has other outputs than float64."""
-    primals = tuple(replace(primal, tensor=primal.tensor.double()) for primal in problem.primals)
-    wide = replace(problem, primals=primals)
-    try:
-        tape = record(wide)
-        if any(output.tensor.dtype is not torch.float64 for output in tape.outputs):
-            return None  # it computes in low precision for any inputs
-        return sampler(wide, tape)
-    except EvaluationError:
-        return None
+def _in_float64(problem: Problem) -> Iterator[Sampler]:
+    """Yield samplers of the forward with inputs and outputs in float64; none if it raises or has other outputs.
+
+    If the forward casts to a narrower dtype on its way, the first one leaves these casts out, in backward too.
+    """
+    wide = replace(problem, primals=tuple(replace(primal, tensor=primal.tensor.double()) for primal in problem.primals))
+    for with_casts in (False, True):
+        watched = WithoutNarrowing()
+        with suppress(EvaluationError):
+            with nullcontext() if with_casts else watched:
+                tape = record(wide)
+            if all(output.tensor.dtype is torch.float64 for output in tape.outputs):
+                yield sampler(replace(wide, is_widened=watched.has_narrowed), tape)
+        if not watched.has_narrowed:
+            return
 
 
 def _draw_alike(wide: Sampler, narrow: Sampler) -> bool:

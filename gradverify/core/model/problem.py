@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gradverify.arithmetic.narrowing import casts_left_out
 from gradverify.core.model.coordinates import (
     Named,
     as_plain,
@@ -91,6 +92,7 @@ class Problem:
     fixed: Fixed = field(default_factory=Fixed)
     outputs: tuple[int, ...] | None = None  # indices of the outputs verified, among all output tensors; None: all
     seed: int | None = None  # seed set before every call of a random forward
+    is_widened: bool = False  # True if casts of float64 to a narrower dtype, in forward and backward, are left out
     fresh_graphs: bool = False  # True if a recorded graph must serve one vjp only
     accumulates: bool = False  # True if backward works only through .backward(), which fills the leaves' .grad
     order: int = 1  # 2 if `function` is itself a vjp
@@ -179,7 +181,8 @@ def call(problem: Problem, tensors: Sequence[Tensor]) -> tuple[Named, ...]:
             tensor if primal.like is None else in_class_of(primal.like, tensor)
             for primal, tensor in zip(problem.primals, projected, strict=True)
         ]
-        raw = problem.function(*given)
+        with casts_left_out(problem.is_widened):
+            raw = problem.function(*given)
     except EvaluationError:
         raise
     except USER_ERRORS as error:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 
+from gradverify.arithmetic.narrowing import casts_left_out
 from gradverify.core.model.coordinates import Named, as_plain, is_freed
 from gradverify.core.model.problem import Primal, Problem, call, fresh, metered
 from gradverify.errors import USER_ERRORS, EvaluationError
@@ -107,9 +108,10 @@ def vjp_of(
     try:
         if problem.accumulates:
             return _accumulated(roots, leaves, weights)
-        grads = torch.autograd.grad(
-            roots, leaves, grad_outputs=weights, retain_graph=True, create_graph=differentiable, allow_unused=True
-        )
+        with casts_left_out(problem.is_widened):
+            grads = torch.autograd.grad(
+                roots, leaves, grad_outputs=weights, retain_graph=True, create_graph=differentiable, allow_unused=True
+            )
         return tuple([None if grad is None else as_plain(grad) for grad in grads])
     except EvaluationError:
         raise
