@@ -23,6 +23,7 @@ from gradverify.exploration.slices import is_well_conditioned, uses_matrices
 from gradverify.result import CheckResult, Verdict
 
 SUMMED = "GV309"  # autograd sums a gradient, as wherever forward broadcasts a size of 1
+_DOUBLE = ("float64", "complex128")
 # Autograd rejects what backward returns, backward raises, or the reference has outputs of other shapes.
 _REFUSED = ("GV312", "GV903", "GV706")
 
@@ -37,11 +38,16 @@ class Attempt:
     check: str  # the check that looks closer
 
 
-def attempt(base: Base, case: Case, rules: Sequence[Rule] = (), *, by_contract: bool = False) -> Attempt:
-    """Build and judge a changed case: by the contract too if asked, or if backward overwrites. Raises OutOfTime."""
+def attempt(
+    base: Base, case: Case, rules: Sequence[Rule] = (), *, by_contract: bool = False, is_widened: bool = False
+) -> Attempt:
+    """Build and judge a changed case: by the contract too if asked, or if backward overwrites. Raises OutOfTime.
+
+    `is_widened` is as in `Problem`.
+    """
     check = checks_of(base.case)[0]
     try:
-        problem = replace(base.tools.build(case), deadline=base.deadline)
+        problem = replace(base.tools.build(case), deadline=base.deadline, is_widened=is_widened)
         reason = _why_illegal(base, case, problem, rules)
     except KeyboardInterrupt:
         raise
@@ -76,14 +82,16 @@ def confirmed(base: Base, found: Attempt) -> CheckResult | None:
 
 
 def is_rounding(base: Base, found: Attempt) -> bool:
-    """Return True if a gradient in lower precision than written is right in that, and rounds as its dtype explains.
+    """Return True if a gradient in low precision is right as written or in double precision, and rounds as it may.
 
     Nothing measures how much the derivative of backward may round: one that is right as written is taken for right.
     """
     by_differences = found.check in (gradcheck.NAME, gradgradcheck.NAME)
-    if found.problem is None or not by_differences or found.case.dtype == base.case.dtype:
+    if found.problem is None or not by_differences or found.case.dtype in _DOUBLE:
         return False
-    wide = attempt(base, replace(found.case, dtype=base.case.dtype))
+    written, double = base.case.dtype, _DOUBLE[found.case.dtype.startswith("complex")]
+    wide_case = replace(found.case, dtype=double if found.case.dtype == written else written)
+    wide = attempt(base, wide_case, is_widened=True)
     is_suspect = wide.judged.outcome is Outcome.SUSPECT
     is_right = confirmed(base, wide) is None if is_suspect else wide.judged.outcome is Outcome.RIGHT
     if found.check == gradgradcheck.NAME:
@@ -193,21 +201,21 @@ def entries(found: Attempt) -> int:
     return 0 if problem is None else found.judged.outputs * sum(primal.tensor.numel() for primal in problem.primals)
 
 
-def suspect_like(base: Base, check: str) -> Fails:
-    """Return a function that tells whether a case seems wrong to the check."""
+def suspect_like(base: Base, check: str, rules: Sequence[Rule]) -> Fails:
+    """Return a function that tells whether a case keeps the rules and seems wrong to the check."""
 
     def fails(case: Case) -> bool:
-        found = attempt(base, case, by_contract=check == contract.NAME)
+        found = attempt(base, case, rules, by_contract=check == contract.NAME)
         return found.judged.outcome is Outcome.SUSPECT and found.check == check
 
     return fails
 
 
-def failing_like(base: Base, wanted: frozenset[str], check: str) -> Fails:
-    """Return a function that tells whether a case fails the check with one of the codes wanted."""
+def failing_like(base: Base, wanted: frozenset[str], check: str, rules: Sequence[Rule]) -> Fails:
+    """Return a function that tells whether a case keeps the rules and fails the check with one of the codes wanted."""
 
     def fails(case: Case) -> bool:
-        found = attempt(base, case, by_contract=check == contract.NAME)
+        found = attempt(base, case, rules, by_contract=check == contract.NAME)
         if found.judged.outcome is not Outcome.SUSPECT or found.check != check:
             return False
         result = confirmed(base, found)

@@ -142,10 +142,18 @@ def outputs_with_size(case: Case, dimension: Dimension, size: int, tools: Tools)
     """Return the outputs of forward with another size; None if it raises, or the rules of the spec forbid the size."""
     try:
         other = with_size(case, dimension, size, tools)
-        is_legal = not why_not(other, {**tools.defaults, **tools.arguments(other)})
-    except Exception:  # of factories and constraints too, which take some shapes only
+    except Exception:  # of factories and constraints, which take some shapes only
         return None
-    return outputs_or_none(other, tools) if is_legal else None
+    return outputs_if_legal(other, tools)
+
+
+def outputs_if_legal(case: Case, tools: Tools) -> list[Tensor] | None:
+    """Return the outputs of forward; None if it raises, or the rules of the spec forbid the inputs."""
+    try:
+        is_legal = not why_not(case, {**tools.defaults, **tools.arguments(case)})
+    except Exception:  # of factories too
+        return None
+    return outputs_or_none(case, tools) if is_legal else None
 
 
 def resized(case: Case, path: str, shape: tuple[int, ...], tools: Tools) -> Case:

@@ -23,7 +23,7 @@ _DOUBLE = torch.finfo(torch.float64).eps
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What differences are taken of: in float64 if forward takes it."""
+    """What differences are taken of: in float64 if forward takes it, without casts to narrower dtypes on its way."""
 
     problem: Problem
     points: tuple[Tensor, ...]
@@ -42,7 +42,7 @@ def surroundings(problem: Problem, tape: Tape) -> Surroundings:
     relative = max(_RELATIVE, min(_CLAIM_ROUNDING * eps, _MOST))
     centre = tuple(flatten([output.tensor]) for output in tape.outputs)
     if eps > _DOUBLE:
-        wide = replace(problem, function=problem.finer or problem.function)
+        wide = replace(problem, function=problem.finer or problem.function, is_widened=True)
         doubled = tuple(point.to(torch.complex128 if point.is_complex() else torch.float64) for point in points)
         try:
             with torch.no_grad():

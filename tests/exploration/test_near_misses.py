@@ -115,3 +115,54 @@ def test_gradient_in_float32_that_is_as_accurate_as_its_dtype_allows_is_right() 
     inputs = tuple(4 * torch.randn(2, 5, 4, dtype=torch.float64, generator=seeded(seed)) for seed in range(3))
     found = gradverify.explore(Attention, tuple(each.requires_grad_() for each in inputs), checks=("gradcheck",))
     assert found.failures == ()
+
+
+class InFloat32(torch.autograd.Function):
+    """Weighted rows, computed in float32 inside; `rows` of them at most have a part in the gradient by the weight."""
+
+    rows = 10_000
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
+        wide = x.float()
+        normal = wide * wide.square().mean(-1, keepdim=True).add(1e-6).rsqrt()
+        ctx.save_for_backward(x, weight)
+        return (normal * weight.float()).to(x.dtype)
+
+    @classmethod
+    def gradients(cls, grad: Tensor, x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+        wide, grad = x.float(), grad.float()
+        scale = wide.square().mean(-1, keepdim=True).add(1e-6).rsqrt()
+        normal, along = wide * scale, grad * weight.float()
+        of_x = (along - normal * (along * normal).mean(-1, keepdim=True)) * scale
+        return of_x.to(x.dtype), (grad * normal)[: cls.rows].flatten(0, -2).sum(0).to(weight.dtype)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+        return InFloat32.gradients(grad, *ctx.saved_tensors)
+
+
+class FirstRows(InFloat32):
+    rows = 64
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+        return FirstRows.gradients(grad, *ctx.saved_tensors)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("function", [InFloat32, FirstRows])
+def test_rows_that_are_left_out_are_found_although_forward_casts_to_float32(function: type[InFloat32]) -> None:
+    inputs = tuple(points(*shape).detach().float().requires_grad_() for shape in ((6, 8), (8,)))
+    found = gradverify.explore(function, inputs, dims={"x": ("n", "m"), "weight": ("m",)}, budget=250)
+    shapes = [change for each in found.failures for change in each.changes if change.startswith("x: shape [6")]
+    assert bool(shapes) is (function is FirstRows), [each.changes for each in found.failures]
+
+
+@pytest.mark.slow
+def test_large_scores_round_in_float32() -> None:
+    inputs = tuple(points(*shape).detach().float().requires_grad_() for shape in ((6, 4), (5, 4), (5, 3)))
+    found = gradverify.explore(Attention, inputs, budget=120)
+    assert (found.message, found.failures) == ("", ())

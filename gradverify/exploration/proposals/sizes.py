@@ -12,7 +12,7 @@ from gradverify.exploration.dims import (
     Dimension,
     dimensions,
     named_places,
-    outputs_with_size,
+    outputs_if_legal,
     resized,
     shapes,
     why_tied,
@@ -98,7 +98,7 @@ def _split(base: Base) -> Iterator[Change]:
                 phrase=f"{dimension.name}: {dimension.size} by 2 (was {dimension.size})",
                 apply=partial(_with_two, base, dimension, dict(places)),
                 names=tuple(dict(places)),
-                rules=(partial(_why_not_flat, base, dimension),),
+                rules=(partial(_why_not_flat, dict(places)),),
             )
 
 
@@ -111,13 +111,15 @@ def _with_two(base: Base, dimension: Dimension, places: Mapping[str, int], case:
     return case
 
 
-def _why_not_flat(base: Base, dimension: Dimension, _case: Case, problem: Problem, tools: Tools) -> str:
-    """Return "" if forward returns what it returns for one dimension in place of the two; may raise."""
-    flat = outputs_with_size(base.case, dimension, 2 * dimension.size, tools)
+def _why_not_flat(places: Mapping[str, int], case: Case, problem: Problem, tools: Tools) -> str:
+    """Return "" if forward returns what it returns for one dimension in place of the two at `places`; may raise."""
     found = outputs(problem)
+    for path, axis in places.items():
+        case = with_tensor(case, path, tensor_at(case, path, tools).flatten(axis, axis + 1))
+    flat = outputs_if_legal(case, tools)
     if flat is not None and all_equal([each.reshape(-1) for each in found], [each.reshape(-1) for each in flat]):
         return ""
-    return f"forward takes no second dimension beside {dimension.name}"
+    return "forward takes no second dimension"
 
 
 def _sizes(base: Base, dimension: Dimension) -> list[int]:
