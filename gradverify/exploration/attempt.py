@@ -110,7 +110,7 @@ def checks_of(case: Case) -> tuple[str, ...]:
     """Return the checks that tries are judged by, those that see most first: one at least that compares numbers."""
     known = (gradcheck.NAME, reference.NAME, gradgradcheck.NAME)
     found = tuple(name for name in known if name in case.checks) or (gradcheck.NAME,)
-    return (*found, contract.NAME) if contract.NAME in case.checks else found
+    return (*found, *(name for name in (precision.NAME, contract.NAME) if name in case.checks))
 
 
 def codes(result: CheckResult) -> frozenset[str]:
@@ -146,6 +146,8 @@ def _judge(base: Base, check: str, case: Case, problem: Problem) -> Judged:
         return _second_order(problem, case.seed)
     if check == contract.NAME:
         return _by_contract(base, case, problem)
+    if check == precision.NAME:
+        return _by_precision(base, case, problem)
     return judge(problem, case.seed, base.watching)
 
 
@@ -163,6 +165,11 @@ def broken_as_written(base: Base) -> frozenset[str]:
 def _by_contract(base: Base, case: Case, problem: Problem) -> Judged:
     result = base.tools.check(case, problem, contract.NAME)
     return Judged(outcome=Outcome.SUSPECT if codes(result) - {SUMMED} else Outcome.RIGHT, result=result)
+
+
+def _by_precision(base: Base, case: Case, problem: Problem) -> Judged:
+    result = base.tools.check(case, problem, precision.NAME)
+    return Judged(outcome=Outcome.SUSPECT if result.verdict is Verdict.FAIL else Outcome.RIGHT, result=result)
 
 
 def _against_reference(base: Base, case: Case, problem: Problem) -> Judged:

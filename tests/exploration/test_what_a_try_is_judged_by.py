@@ -315,3 +315,17 @@ def test_contract_is_asked_where_a_flag_needs_other_sizes() -> None:
 
     found = gradverify.explore(Squares, (points(3, 4), False), checks=("gradcheck", "contract"))
     assert "GV401" in codes(found)
+
+
+def coarse(grad: Tensor, x: Tensor) -> Tensor:
+    """Return the gradient of `x.sin()`, 2 % too large in float16 for five numbers: gradcheck allows it."""
+    return grad * x.cos() * (1.02 if x.dtype is torch.float16 and len(x) == 5 else 1.0)
+
+
+def test_precision_is_asked_at_every_try_where_it_is_named() -> None:
+    x = points(3).detach().half().requires_grad_()
+    function = saving(lambda x: x.sin(), coarse)
+    found = gradverify.explore(function, (x,), checks=("gradcheck", "precision"), budget=80)
+    assert [[check.check for check in each.checks] for each in found.failures] == [["precision"]]
+    assert found.failures[0].changes[0] == "x: shape [5] (was [3])"
+    assert gradverify.explore(function, (x,), checks=("gradcheck",), budget=80).failures == ()
