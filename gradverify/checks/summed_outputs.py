@@ -67,10 +67,7 @@ def _rounded(found: Investigation) -> float:
 
 
 def _without_rounding(found: Investigation, known: JacobianPair, cotangent: Tensor, vjp: Tensor) -> Tensor:
-    """Return the vjp of the same backward in float64 where low precision explains the difference, (n,).
-
-    So does a small error, and rounding on the way to this vjp.
-    """
+    """Return the vjp of the same backward in float64, where the difference is small or rounding explains it; (n,)."""
     if not found.sampled.backward_eps:
         return vjp
     in_double = replace(found.backward, problem=found.sampled.problem, graph=Graph(reuse=Reuse.FRESH))
