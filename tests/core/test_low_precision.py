@@ -407,3 +407,25 @@ def test_sum_of_rows_that_rounding_explains_is_right_and_a_clipped_cotangent_is_
     assert [finding.code for finding in result.findings if finding.verdict is Verdict.FAIL] == (
         ["GV301"] if limit else []
     )
+
+
+class MaskedInFloat32(torch.autograd.Function):
+    """Softmax in float32 inside of one score for all columns: its gradient is a sum of rounded numbers that cancel."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, mask: Tensor) -> Tensor:
+        y = x.float().masked_fill(~mask, -1e30).softmax(-1)
+        ctx.save_for_backward(y)
+        return y.to(x.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (y,) = ctx.saved_tensors
+        of_y = grad.float()
+        return (y * (of_y - (of_y * y).sum(-1, keepdim=True))).to(grad.dtype), None
+
+
+def test_sum_in_float16_of_what_was_computed_in_float32_rounds_as_float16_does() -> None:
+    mask = torch.tensor([[True, False, False, False, True, True, True, False, True, True, True, False]])
+    x = torch.ones(1, 1, dtype=torch.float16, requires_grad=True)
+    assert gradcheck(lambda x: MaskedInFloat32.apply(x, mask), x).verdict is not Verdict.FAIL

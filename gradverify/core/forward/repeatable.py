@@ -21,7 +21,7 @@ from gradverify.core.model.generators import forward_seed, generators_unused, ra
 from gradverify.core.model.limits import HELD
 from gradverify.core.model.magnitudes import all_set, equal_or_nan, finite_size, identical, scales
 from gradverify.core.model.problem import NARROW, Primal, Problem
-from gradverify.core.model.tape import Tape, record
+from gradverify.core.model.tape import Tape, record, vjp
 from gradverify.core.tuning import CONVINCING, EXAMINED, FEW, INPUT_EPS, LARGEST_CANCELLATION, SUM_UNITS
 from gradverify.errors import EvaluationError
 from gradverify.interception import DrawTrace
@@ -81,9 +81,23 @@ def in_double(steady: Repeatable) -> Repeatable:
     functions = [each for each in (steady.problem.function, steady.problem.finer) if each is not None]
     for wide in chain.from_iterable(_in_float64(replace(steady.problem, function=each)) for each in functions):
         if _agree(wide, steady.sampled, steady.problem.eps) and _repeats(wide) and _draw_alike(wide, steady.sampled):
-            own_eps = eps_computed_in(lambda: record(steady.problem)) if wide.problem.is_widened else 0.0
+            own_eps = _eps_computed_in(steady.problem) if wide.problem.is_widened else 0.0
             return replace(steady, sampled=replace(wide, dtypes=dtypes, is_finer=True, own_eps=own_eps))
     return steady
+
+
+def _eps_computed_in(problem: Problem) -> float:
+    """Return the eps of the coarsest dtype that forward and backward compute in; 0 if one of them raises."""
+
+    def both() -> None:
+        tape = record(problem)
+        with torch.no_grad():
+            vjp(problem, tape, [torch.ones_like(output.tensor) for output in tape.outputs])
+
+    try:
+        return eps_computed_in(both)
+    except EvaluationError:
+        return 0.0
 
 
 def _repeats(sampled: Sampler) -> bool:
