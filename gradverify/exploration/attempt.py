@@ -82,16 +82,17 @@ def confirmed(base: Base, found: Attempt) -> CheckResult | None:
 
 
 def is_rounding(base: Base, found: Attempt) -> bool:
-    """Return True if a gradient in low precision is right as written or in double precision, and rounds as it may.
+    """Return True if a gradient in low precision is right in a higher one, and passes `precision`.
 
+    The higher one is that of the case as written, or double precision if the case is in that of the try.
     Nothing measures how much the derivative of backward may round: one that is right as written is taken for right.
     """
     by_differences = found.check in (gradcheck.NAME, gradgradcheck.NAME)
     if found.problem is None or not by_differences or found.case.dtype in _DOUBLE:
         return False
-    written, double = base.case.dtype, _DOUBLE[found.case.dtype.startswith("complex")]
-    wide_case = replace(found.case, dtype=double if found.case.dtype == written else written)
-    wide = attempt(base, wide_case, is_widened=True)
+    double = "complex128" if found.case.dtype.startswith("complex") else "float64"
+    dtype = double if found.case.dtype == base.case.dtype else base.case.dtype
+    wide = attempt(base, replace(found.case, dtype=dtype), is_widened=True)
     is_suspect = wide.judged.outcome is Outcome.SUSPECT
     is_right = confirmed(base, wide) is None if is_suspect else wide.judged.outcome is Outcome.RIGHT
     if found.check == gradgradcheck.NAME:

@@ -81,8 +81,8 @@ def in_double(steady: Repeatable) -> Repeatable:
     functions = [each for each in (steady.problem.function, steady.problem.finer) if each is not None]
     for wide in chain.from_iterable(_in_float64(replace(steady.problem, function=each)) for each in functions):
         if _agree(wide, steady.sampled, steady.problem.eps) and _repeats(wide) and _draw_alike(wide, steady.sampled):
-            own_eps = _eps_computed_in(steady.problem) if wide.problem.is_widened else 0.0
-            return replace(steady, sampled=replace(wide, dtypes=dtypes, is_finer=True, own_eps=own_eps))
+            computed_eps = _eps_computed_in(steady.problem) if wide.problem.is_widened else 0.0
+            return replace(steady, sampled=replace(wide, dtypes=dtypes, is_finer=True, computed_eps=computed_eps))
     return steady
 
 

@@ -66,7 +66,7 @@ class Sampler:
     dtypes: frozenset[torch.dtype]  # dtypes of the gradients, which determine the tolerances
     with_graph: bool = False  # True if a graph is recorded at every call: the outputs depend on it
     is_finer: bool = False  # True if the forward is sampled in finer dtypes than these; see `repeatable`
-    own_eps: float = 0.0  # eps of the coarsest dtype of all arithmetic, if the forward is sampled without its casts
+    computed_eps: float = 0.0  # eps of the coarsest dtype of all arithmetic, if the sampled forward leaves out casts
     rounds_to: torch.dtype | None = None  # dtype to which the forward rounds its inputs, if known; see `repeatable`
     rounding_eps: Callable[[], float] = lambda: 0.0  # eps of the coarsest dtype that forward rounds to inside, or 0
     rounding_size: Callable[[], float] = lambda: 0.0  # rounding of the largest low-precision number in forward, or 0
@@ -88,7 +88,7 @@ class Sampler:
     @property
     def arithmetic_eps(self) -> float:
         """Largest eps of the dtypes that the gradients are taken to be computed in."""
-        return self.own_eps or self.eps
+        return self.computed_eps or self.eps
 
     @property
     def largest_number(self) -> float:
