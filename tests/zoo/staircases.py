@@ -88,6 +88,15 @@ WRONG_STAIRCASES: tuple[Wrong, ...] = (
         x=at(-1.0, 0.1, 1.3),
     ),
     wrong(
+        "term beside a million left out of the gradient",
+        with_backward(lambda x: ((x + 1e6) - 1e6) + 0.1 * x, lambda g, x: 0.1 * g),
+        "x",
+        (0,),
+        (0,),
+        _C,
+        x=at(-1.0, 0.1, 1.3),
+    ),
+    wrong(
         "weights off by 1e-6 at the point",
         with_backward(_weighted, _off_at_the_point),
         "x",

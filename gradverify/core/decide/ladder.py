@@ -152,6 +152,8 @@ def _by_finer_steps(
     """
     noise, upper, kink = context.noise, context.noise.upper_level, judged.code == Code.KINK
     accused = ((judged.code == Code.MISMATCH) | kink) & (upper > CLEARLY_ABOVE * noise.rounding)
+    if any_set(accused):
+        accused &= upper > CLEARLY_ABOVE * context.rounding_bounds[-1]()
     if not any_set(accused):
         return judged
     other = _verdicts_by(context, samples, _classified(context, rounding_only(noise, context.sampled), samples, height))
