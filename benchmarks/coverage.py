@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from benchmarks.subject import judge_right, problem_of
+from gradverify.arithmetic.narrowing import WIDE
 from gradverify.core.backward.vjps import backward_of, jacobian
 from gradverify.core.decide.verdict import Code
 from gradverify.core.model.problem import Problem
@@ -37,7 +38,8 @@ def coverage_of(specimen: Specimen, seed: int) -> Coverage | None:
     tape = record(problem)
     if "random" in specimen.tags or not tape.outputs:
         return None
-    exact = jacobian(backward_of(problem, tape, seed))
+    without_casts = replace(problem, is_widened=all(primal.tensor.dtype in WIDE for primal in problem.primals))
+    exact = jacobian(backward_of(without_casts, record(without_casts), seed))
     if not exact.numel():
         return None
     if specimen.exact is not None:

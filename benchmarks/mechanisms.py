@@ -78,10 +78,6 @@ def _no_slight_kink(smooth: Any, left: Any, right: Any) -> Any:
     return torch.zeros_like(smooth.value, dtype=torch.bool)
 
 
-def _no_claim_undecided(sampled: Any, samples: Any, claimed: Any) -> Any:
-    return torch.zeros_like(claimed, dtype=torch.bool)
-
-
 def _no_row_unseen(sampled: Any, noise: Any, samples: Any, claimed: Any, numeric: Any) -> Any:
     return torch.zeros_like(claimed, dtype=torch.bool)
 
@@ -135,11 +131,9 @@ MECHANISMS: tuple[Mechanism, ...] = (
     _noise("rounding jump", "estimate.smoothness", "rounding_jump", _no_height),
     _noise("rounding inside", "estimate.smoothness", "_inside", _no_rounding),
     _noise("rounding on the way", "forward.step_noise", "rounding_on_the_way", _no_rounding_on_the_way),
-    _noise("one stair", "decide.ladder", "_stays_on_a_stair", _no_claim_undecided),
     _noise("unresolved slope", "decide.ladder", "_is_too_steep_to_refute", _no_row_unseen),
     _noise("drift", "estimate.tableau", "_drift", lambda difference, *replacements: torch.zeros_like(difference[:, 0])),
     _noise("float64 forward", "forward.repeatable", "in_double", _argument(0)),
-    _noise("rounded inputs", "forward.repeatable", "as_rounded", _nothing),
     _look("elementwise", "strategy.elementwise", "compare_elementwise", _nothing),
     _look("all matching", "strategy.elementwise", "_all_matching", _nothing),
     _look("smaller steps", "strategy.elementwise", "_judged_by_smaller_steps", _argument(3)),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -163,19 +163,17 @@ class DrawTrace(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
 
-def rounding_of_casts(run: Callable[[], object], own: Collection[torch.dtype]) -> tuple[float, float]:
-    """Return the coarsest eps that a computation rounds to, and its largest rounding error in low precision.
+def rounding_in_low_precision(run: Callable[[], object]) -> float:
+    """Return the largest rounding error of a number in low precision in `run()`: eps times its magnitude.
 
-    The first leaves out the dtypes `own`. The second is the maximum of eps times the largest magnitude, over all dtypes
-    coarser than float64. Both are 0 if no such dtype occurs or the computation raises RuntimeError.
+    It is 0 if all numbers are in float64, or if the computation raises RuntimeError.
     """
     try:
         with CastTrace() as trace:
             run()
     except RuntimeError:
-        return 0.0, 0.0
-    eps = max((torch.finfo(dtype).eps for dtype in trace.down - {*own}), default=0.0)
-    return eps, max((torch.finfo(dtype).eps * size for dtype, size in trace.largest.items()), default=0.0)
+        return 0.0
+    return max((torch.finfo(dtype).eps * size for dtype, size in trace.largest.items()), default=0.0)
 
 
 class _Patch:

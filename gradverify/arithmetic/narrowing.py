@@ -12,15 +12,18 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 _COPIES = {torch.ops.aten._to_copy, torch.ops.aten.clone, torch.ops.aten.copy_, torch.ops.aten.detach}
-_WIDE = {torch.float64, torch.complex128}
+WIDE = {torch.float64, torch.complex128}
+_NARROW = {torch.float32, torch.float16, torch.bfloat16, torch.complex64}  # not float8, which is for storage only
 
 
-class WithoutNarrowing(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Casts numbers in float64 and complex128 to no narrower dtypes than these."""
+class Narrowing(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Notes operations that cast float64 or complex128 to a narrower dtype, and leaves casts out if that is wanted."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, leave_out: bool) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.has_narrowed = False  # True once a cast was left out
+        self.leave_out = leave_out
+        self.eps = 0.0  # of the coarsest dtype that was cast to; 0 if there was no such cast
+        self.rounds = False  # True once an operation has stored such numbers in a tensor of a narrower dtype
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -30,16 +33,19 @@ class WithoutNarrowing(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given: dict[str, Any] = dict(kwargs or {})
         target: Any = given.get("dtype")
-        narrows = target is not None and (target.is_floating_point or target.is_complex) and target not in _WIDE
-        if func is torch.ops.aten._to_copy.default and narrows and args[0].dtype in _WIDE:
-            given["dtype"] = torch.complex128 if target.is_complex else torch.float64
-            self.has_narrowed = True
-        return func(*args, **given)
+        if target in _NARROW and args and isinstance(args[0], Tensor) and args[0].dtype in WIDE:
+            self.eps = max(self.eps, torch.finfo(target).eps)
+            if self.leave_out:
+                given["dtype"] = torch.complex128 if target.is_complex else torch.float64
+        result = func(*args, **given)
+        if isinstance(result, Tensor) and result.dtype in _NARROW and not self.rounds:
+            self.rounds = any(isinstance(each, Tensor) and each.dtype in WIDE for each in args)
+        return result
 
 
 def casts_left_out(are_left_out: bool) -> AbstractContextManager[object]:
-    """Return `WithoutNarrowing` if casts are to be left out, else a context without effect."""
-    return WithoutNarrowing() if are_left_out else nullcontext()
+    """Return a context in which casts to narrower dtypes are left out, or one without effect."""
+    return Narrowing(leave_out=True) if are_left_out else nullcontext()
 
 
 class _Arithmetic(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -51,7 +57,7 @@ class _Arithmetic(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Return False directly, as WithoutNarrowing does."""
+        """Return False directly, as Narrowing does."""
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

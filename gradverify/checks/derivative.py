@@ -71,15 +71,19 @@ def judge(question: Question, steady: Repeatable) -> Judgement:
         end.found = _unfinished(question, problem, end)
         raise
     result = _result_of(question, problem, found)
-    if found.sampled.rounds_to is not None and result.entries:
-        narrow = str(found.sampled.rounds_to).removeprefix("torch.")
-        result = replace(result, message=f"{result.message}; the forward rounds its inputs, and is judged in {narrow}")
-    elif found.sampled.backward_eps and result.entries:
-        both = found.measured.backward_in_float64 is not None  # sums of which only the rounding is backward's own
-        agrees = ", and so is backward where its own dtype gives the same up to rounding" if both else ""
-        wide = f"differences are those of the same numbers in float64{agrees}"
-        result = replace(result, message=f"{result.message}; {wide}")
+    sampled = found.sampled
+    if result.entries and (sampled.backward_eps or sampled.problem.is_widened):
+        result = replace(result, message=f"{result.message}; {_sampled_as(found)}")
     return Judgement(result=result, found=found)
+
+
+def _sampled_as(found: Investigation) -> str:
+    """Return a clause on the forward that was sampled, which is not the user's own."""
+    both = found.measured.backward_in_float64 is not None  # sums of which only the rounding is backward's own
+    agrees = ", and so is backward where its own dtype gives the same up to rounding" if both else ""
+    is_narrow = found.backward.problem.eps > found.sampled.problem.eps
+    other = "the same numbers in float64" if is_narrow else "the same code without its casts to lower precision"
+    return f"differences are those of {other}{agrees}"
 
 
 def _unfinished(question: Question, problem: Problem, end: UnfinishedSearch) -> CheckResult:

@@ -25,7 +25,6 @@ from gradverify.errors import EvaluationError
 from gradverify.evidence import JacobianPair, jacobian_pair
 from gradverify.result import Finding, Method, Verdict
 
-_NOISE = 8.0  # times the noise of outputs: deviation from linearity of a backward that rounds to fewer digits
 _LEAST = 2.0  # times the smallest positive number, which each row may have lost
 _ROUNDINGS = 16.0  # roundings of the largest output: gradient that cancellation may leave
 _NOTHING = 1e-9  # largest change of an output whose terms all cancel
@@ -49,21 +48,11 @@ def wrong_if_summed(found: Investigation, least: float = 0.0) -> Iterator[Findin
         if bool(differs.any()):
             exact = _without_rounding(found, known, cotangent, vjp)
             accepted = _allowed_to_rows(found, cotangent.abs().to(known.claimed.device))
-            differs &= _off(found, known, cotangent, exact, max(least, _rounded(found)), accepted)
+            differs &= _off(found, known, cotangent, exact, least, accepted)
         again = row(found.backward, cotangent) if bool(differs.any()) else vjp
         if bool((_off(found, known, cotangent, again, least) & differs).any()):
             yield from _accused(found, known, cotangent, vjp, differs, given)
             return
-
-
-def _rounded(found: Investigation) -> float:
-    """Return the relative deviation from linearity of a gradient that rounds its cotangent to fewer digits."""
-    eps = found.sampled.rounding_eps()
-    if not eps:
-        return 0.0
-    share = found.measured.noise.level / found.sampled.size
-    share = torch.where(found.sampled.size > 0, share, eps)  # the noise of an output that is 0 says nothing
-    return _NOISE * float(share.nan_to_num(0.0, 0.0, 0.0).amax())
 
 
 def _without_rounding(found: Investigation, known: JacobianPair, cotangent: Tensor, vjp: Tensor) -> Tensor:
@@ -75,7 +64,8 @@ def _without_rounding(found: Investigation, known: JacobianPair, cotangent: Tens
         exact = row(in_double, cotangent)
     except EvaluationError:
         return vjp
-    apart, small = (exact - vjp).abs(), small_error(found.sampled.eps, known.claimed) * float(cotangent.abs().sum())
+    apart = (exact - vjp).abs()
+    small = small_error(found.sampled.backward_eps, known.claimed) * float(cotangent.abs().sum())
     rounding = torch.full_like(apart, small)
     if not all_set(apart <= rounding):
         change = amplification(lambda: row(in_double, cotangent), exact)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,12 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from gradverify.checks.registry import run_check
 from gradverify.deadline import Deadline, OutOfTime
 from gradverify.result import Verdict
 from tests.core.support import (
+    ALONE,
     gradcheck,
     normal,
     one_by_one,
+    problem_of,
     scaled_at,
     with_backward,
     with_changed_gradient,
@@ -242,14 +247,15 @@ def test_both_parts_of_complex_inputs_may_move_together() -> None:
 
 
 def test_running_out_of_time_during_single_steps_is_inconclusive() -> None:
-    calls = 0
+    calls, deadline = 0, Deadline(at=math.inf, seconds=1.0)
 
     def forward(x: Tensor) -> Tensor:
         nonlocal calls
         calls += 1
         if calls > 40:
-            raise OutOfTime(Deadline(at=0.0, seconds=1.0))
+            raise OutOfTime(deadline)
         return x @ DENSE[:30]
 
     affine = with_backward(forward, lambda g, x: DENSE[:30] @ g)
-    assert gradcheck(one_by_one(affine), normal(30)).verdict is Verdict.INCONCLUSIVE
+    result = run_check("gradcheck", replace(problem_of(one_by_one(affine), normal(30)), deadline=deadline), ALONE)
+    assert result.verdict is Verdict.INCONCLUSIVE

@@ -33,7 +33,7 @@ def test_zero_gradient_of_float32_forward_fails() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", [torch.float16, torch.bfloat16])
-def test_half_precision_intermediate_is_inconclusive(precision: torch.dtype) -> None:
+def test_half_precision_on_the_way_passes(precision: torch.dtype) -> None:
     def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         weights = (q.to(precision) @ k.to(precision).mT).softmax(-1)
         return (weights @ v.to(precision)).double()
@@ -41,7 +41,7 @@ def test_half_precision_intermediate_is_inconclusive(precision: torch.dtype) -> 
     for seed in range(4):
         generator = torch.Generator().manual_seed(seed)
         inputs = [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in ((3, 4), (5, 4), (5, 2))]
-        assert gradcheck(attention, *(each.requires_grad_() for each in inputs)).verdict is Verdict.INCONCLUSIVE
+        assert gradcheck(attention, *(each.requires_grad_() for each in inputs)).verdict is Verdict.PASS
 
 
 def test_point_on_float32_stair_is_not_in_dead_zone() -> None:

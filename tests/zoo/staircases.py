@@ -30,6 +30,15 @@ def _cast(dtype: torch.dtype) -> Callable[[Tensor], Tensor]:
     return with_backward(lambda x: x.to(dtype).sin().to(x.dtype), lambda g, x: g * x.cos())
 
 
+def _copied(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return the numbers in another dtype by a copy, which no cast shows, as in a kernel of an extension."""
+    return torch.empty(x.shape, dtype=dtype, device=x.device).copy_(x.detach())
+
+
+def _by_a_copy(dtype: torch.dtype) -> Callable[[Tensor], Tensor]:
+    return with_backward(lambda x: _copied(x, dtype).sin().to(x.dtype), lambda g, x: g * x.cos())
+
+
 def _weighted(x: Tensor) -> Tensor:
     return (x * x.new_tensor(_WEIGHTS)).sum()
 
@@ -54,8 +63,10 @@ STAIRCASES: tuple[Specimen, ...] = (
         x=normal(4, 5, dtype=torch.float32),
         inconclusive=_COARSE,
     ),
-    specimen("sine in bfloat16 inside", _cast(torch.bfloat16), _S, x=normal(4, 5), inconclusive=_COARSE),
-    specimen("sine in float16 inside", _cast(torch.float16), _S, x=normal(4, 5), inconclusive=_COARSE),
+    specimen("sine in bfloat16 inside", _cast(torch.bfloat16), _S, x=normal(4, 5)),
+    specimen("sine in float16 inside", _cast(torch.float16), _S, x=normal(4, 5)),
+    specimen("sine in float16 by a copy", _by_a_copy(torch.float16), _S, x=normal(4, 5), inconclusive=_COARSE),
+    specimen("sine in float32 by a copy", _by_a_copy(torch.float32), _S, x=normal(4, 5)),
     specimen(
         "backward that cancels", with_backward(_weighted, _lost_in_a_sum), _C, x=at(100.0, 100.0), inconclusive=_LOST
     ),
@@ -81,6 +92,18 @@ WRONG_STAIRCASES: tuple[Wrong, ...] = (
     wrong(
         "sigmoid in float32 inside left out of the gradient",
         with_backward(lambda x: x.sin() + x.float().sigmoid().double(), lambda g, x: g * x.cos()),
+        "x",
+        (0,),
+        (0,),
+        _S,
+        x=at(-1.0, 0.1, 1.3),
+    ),
+    wrong(
+        "sigmoid in float32 by a copy left out of the gradient",
+        with_backward(
+            lambda x: x.sin() + _copied(x, torch.float32).sigmoid().to(x.dtype),
+            lambda g, x: g * x.cos(),
+        ),
         "x",
         (0,),
         (0,),

@@ -39,7 +39,7 @@ from gradverify.core.tuning import (
 from gradverify.errors import EvaluationError
 
 _LARGEST_ROUNDING = 2.0**-30  # of the largest in the row: larger errors are not backward's rounding
-_RIGHT = 1e-5  # of the entry: error of a right formula in double precision
+_RIGHT = 1e-5  # of the entry: error of a right formula in double precision, if rtol is not less
 _EPS = torch.finfo(torch.float64).eps
 
 
@@ -124,11 +124,12 @@ def _up_to_low_precision(context: JudgingContext, chosen: Tensor, judged: Judged
         return wide, own - torch.where(wide.isnan(), 0.0, wide)
 
     in_float64, differences = at([torch.zeros_like(context.sampled.point)])
-    right = wrong & ((in_float64[0] - numeric).abs() <= BAR_FACTOR * judged.bar + _RIGHT * numeric.abs())
+    rtol = min(_RIGHT, context.allowance.rtol)
+    right = wrong & ((in_float64[0] - numeric).abs() <= BAR_FACTOR * judged.bar + rtol * numeric.abs())
     wrong_in_float64 = (judged.error > CLEARLY_ABOVE * differences[0].abs()) & in_float64[0].isfinite() & ~right
     if not any_set(wrong & ~wrong_in_float64 & (groups.group_of >= 0)):
         return judged
-    nearby = at(_opposite_displacements(context, [INPUT_EPS * context.sampled.eps] * NEARBY_POINTS))
+    nearby = at(_opposite_displacements(context, [INPUT_EPS * context.sampled.backward_eps] * NEARBY_POINTS))
     in_float64, differences = (torch.cat(both) for both in zip((in_float64, differences), nearby, strict=True))
     small = right & (judged.error <= small_error(context.sampled.arithmetic_eps, context.claimed))
     if any_set(small):

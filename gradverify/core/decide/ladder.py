@@ -167,8 +167,6 @@ def _by_finer_steps(
     definite = BAR_FACTOR * other.bar <= CLEARLY_LESS * torch.minimum(difference, slope)
     agrees = (other.code == Code.MATCH) | ((other.code == Code.UNDETERMINED) & (other.error <= other.allowed))
     definite &= accused & (agrees | (other.code == Code.MISMATCH)) & ~other.bent
-    if context.sampled.rounding_eps():
-        other = decide(other, [(other.code == Code.MATCH, Reason.RIPPLE)])
     return replaced(judged, definite, other)
 
 
@@ -184,21 +182,9 @@ def _verdicts_by(context: JudgingContext, samples: Samples, local: LadderResult)
     wrong = (judged.code == Code.MISMATCH) & ~(local.edge | local.kink)
     if not any_set(wrong):
         return judged
-    too_short = wrong & (judged.numeric.abs() <= judged.bar)
-    too_short &= _stays_on_a_stair(context.sampled, samples, claimed)
     noise = torch.maximum(context.noise.upper_level, local.scatter)
     wrong &= ~local.constant & _is_too_steep_to_refute(context.sampled, noise, samples, claimed, judged.numeric)
-    bar = torch.where(too_short, torch.maximum(judged.bar, judged.error), judged.bar)
-    return decide(judged, [(wrong, Reason.TOO_STEEP), (too_short, Reason.SHORT_STRETCH)], bar=bar)
-
-
-def _stays_on_a_stair(sampled: Sampler, samples: Samples, claimed: Tensor) -> Tensor:
-    """Mask of outputs, constant over small steps, that the claim moves by no more than a stair of rounding; (C, m)."""
-    if not sampled.rounding_eps():
-        return torch.zeros_like(claimed, dtype=torch.bool)
-    tail = samples.constant_tail
-    longest = torch.where(tail, torch.maximum(samples.forth, samples.back), 0.0).amax(dim=1)
-    return tail.any(dim=1) & (claimed.abs() * longest <= sampled.rounding_size())
+    return decide(judged, [(wrong, Reason.TOO_STEEP)])
 
 
 def _is_dominated_by_noise(sampled: Sampler, noise: Tensor, samples: Samples) -> Tensor:

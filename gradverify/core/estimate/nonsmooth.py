@@ -34,12 +34,11 @@ from gradverify.core.estimate.smoothness import (
 from gradverify.core.estimate.tableau import COARSE, HALVINGS, accepted_interval, central_tableau, sides
 from gradverify.core.forward.noise import Noise
 from gradverify.core.forward.sampler import Sampler
+from gradverify.core.forward.step_noise import highest_stairs
 from gradverify.core.model.magnitudes import TINY, any_set, finite_size, suffix_maximum
 from gradverify.core.tuning import (
     CANCELLATION_UNITS,
-    CLEARLY_ABOVE,
     LARGEST_CANCELLATION,
-    LOST_UNITS,
     RESULT_UNITS,
     SEVERAL,
     SMALL_PART,
@@ -48,7 +47,6 @@ from gradverify.core.tuning import (
 _RESOLVED = 1e-5  # relative to the bend: with a smaller bar, the derivative shows on which side the point lies
 _LAST_HALVING = 2.0 ** (1 - HALVINGS)  # of the steps that are halved, relative to the first
 _MIDDLE = (2.0**-15, 2.0**-5)  # of the first step: neither as long as the input's scale nor within one stair
-_FLOAT32_STAIR = LOST_UNITS * torch.finfo(torch.float32).eps  # of the output: higher stairs are not those of float32
 _SLIGHT = 1e-3  # of the larger slope: greatest gap between the slopes of a kink that curvature hides
 
 
@@ -108,8 +106,6 @@ def classify_ladder(
     low = torch.where(slight, torch.minimum(left.value, right.value), low)
     high = torch.where(slight, torch.maximum(left.value, right.value), high)
     kink |= slight
-    # The largest height of stairs from computing the forward, or parts of it, in a lower precision.
-    highest = (_FLOAT32_STAIR * sampled.value.abs()).clamp(min=CLEARLY_ABOVE * sampled.rounding_size())
     estimate = Estimate(
         value=torch.where(edge, inside.value, torch.where(kink, (low + high) / 2, smooth.value)),
         bar=torch.where(edge, inside.bar, torch.where(kink & outer, torch.maximum(left.bar, right.bar), smooth.bar)),
@@ -125,7 +121,7 @@ def classify_ladder(
         close_kink=shape.rough.any(dim=1) & (at_last_flagged(shape.rough, reach) < COARSE * samples.forth[:, 0]),
         constant=samples.unchanged.all(dim=1),
         hidden_by_cancellation=_cancelled(sampled, samples, steepest),
-        high_stair=height > highest,
+        high_stair=height > highest_stairs(sampled),
         range_at_larger_steps=_range_of_larger_steps(samples),
         unsteady=shape.rough.any(dim=1) | (scatter[:, 0] > noise.level),
         scatter=scatter[:, 0],

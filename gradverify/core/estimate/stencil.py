@@ -16,7 +16,7 @@ from gradverify.core.forward.noise import SAMPLE_DISTANCES, Noise, first_directi
 from gradverify.core.forward.sampler import Sampler, first_linear, is_double, representable
 from gradverify.core.forward.step_noise import with_stairs
 from gradverify.core.model.limits import AT_ONCE, FEW_INPUTS
-from gradverify.core.model.magnitudes import LengthScales
+from gradverify.core.model.magnitudes import LengthScales, any_set
 from gradverify.deadline import OutOfTime, require_time
 
 
@@ -134,15 +134,21 @@ def initial_samples(sampled: Sampler, lengths: LengthScales, seed: int) -> Initi
     """
     inputs, outputs = sampled.point.numel(), sampled.value.numel()
     points = len(SAMPLE_DISTANCES) + 2 * richardson.DEPTH * inputs
-    if not sampled.rounding_eps() and inputs < FEW_INPUTS and points * (inputs + outputs) <= AT_ONCE:
+    if inputs < FEW_INPUTS and points * (inputs + outputs) <= AT_ONCE:
         direction = first_direction(sampled, lengths, seed)
         line = points_on_line(sampled, direction, SAMPLE_DISTANCES)
         found = sample_stencil_beside(sampled, richardson.steps(lengths), line, first_linear(sampled))
         if found is not None:
             on_line, stencil = found
-            return InitialSamples(noise=noise_from_samples(sampled, direction, on_line), stencil=stencil)
-    noise = measure(sampled, lengths, seed)
-    return InitialSamples(noise=with_stairs(noise, sampled, lengths) if sampled.rounding_eps() else noise)
+            noise = noise_from_samples(sampled, direction, on_line)
+            return InitialSamples(noise=_with_stairs(noise, sampled, lengths), stencil=stencil)
+    return InitialSamples(noise=_with_stairs(measure(sampled, lengths, seed), sampled, lengths))
+
+
+def _with_stairs(noise: Noise, sampled: Sampler, lengths: LengthScales) -> Noise:
+    """Return the noise raised to the height of stairs, if forward casts or the noise vanished at smaller spacings."""
+    may_be = bool(sampled.narrowing_eps) or any_set(noise.upper_level > noise.level)
+    return with_stairs(noise, sampled, lengths) if may_be else noise
 
 
 def _displaced(sampled: Sampler, moving: Tensor, groups: Tensor, moved: Tensor, count: int) -> Tensor:

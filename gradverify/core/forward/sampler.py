@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 
 import torch
 from torch import Tensor
 
+from gradverify.arithmetic.narrowing import Narrowing
 from gradverify.core.model.coordinates import Block, Named, blocks, flatten, is_part, real_view, unflatten
 from gradverify.core.model.generators import random_magnitudes_from
 from gradverify.core.model.limits import HELD, REMEMBERED
@@ -25,7 +26,7 @@ from gradverify.core.model.magnitudes import (
 from gradverify.core.model.problem import Problem, call, fresh, laid_out_like, overlaps
 from gradverify.core.model.tape import Tape
 from gradverify.errors import EvaluationError
-from gradverify.interception import rounding_of_casts
+from gradverify.interception import rounding_in_low_precision
 
 _HUGE = 2.0**20  # magnitude of outputs from which on they may be the fill value of a mask
 _NEARBY = 2.0**-12  # distance from the point at which casts and constants are detected, relative to each input
@@ -67,8 +68,7 @@ class Sampler:
     with_graph: bool = False  # True if a graph is recorded at every call: the outputs depend on it
     is_finer: bool = False  # True if the forward is sampled in finer dtypes than these; see `repeatable`
     computed_eps: float = 0.0  # eps of the coarsest dtype of all arithmetic, if the sampled forward leaves out casts
-    rounds_to: torch.dtype | None = None  # dtype to which the forward rounds its inputs, if known; see `repeatable`
-    rounding_eps: Callable[[], float] = lambda: 0.0  # eps of the coarsest dtype that forward rounds to inside, or 0
+    narrowing_eps: float = 0.0  # eps of the coarsest dtype that the forward casts float64 to, 0 if it does not
     rounding_size: Callable[[], float] = lambda: 0.0  # rounding of the largest low-precision number in forward, or 0
     vectorisation: VectorisationState = field(default_factory=VectorisationState)
     # (m,) selected output coordinates, None: all; `value`, `own_size`, `unit` and `size` are theirs
@@ -82,8 +82,13 @@ class Sampler:
 
     @property
     def backward_eps(self) -> float:
-        """Largest eps of the gradients' dtypes if the forward is sampled in finer ones, else 0."""
-        return self.eps if self.is_finer else 0.0
+        """The `gradient_eps` if the forward is sampled in finer dtypes, else 0."""
+        return self.gradient_eps if self.is_finer else 0.0
+
+    @property
+    def gradient_eps(self) -> float:
+        """Largest eps of the dtypes that the gradients have and, if known, are computed in."""
+        return max(self.eps, self.computed_eps)
 
     @property
     def arithmetic_eps(self) -> float:
@@ -120,12 +125,15 @@ def sampler(problem: Problem, tape: Tape) -> Sampler:
         shapes=tuple(output.tensor.shape for output in tape.outputs),
         dtypes=frozenset(tensor.dtype for tensor in tensors),
     )
-    rerun = _run(draft, [fresh(tensor) for tensor in tensors])
-    own_dtypes = {each.dtype for each in (*tensors, *(output.tensor for output in tape.outputs))}
+    casts = Narrowing(leave_out=False)
+    with casts:
+        rerun = _run(draft, [fresh(tensor) for tensor in tensors])
     with_graph = rerun is None or not identical(rerun, recorded)
-    rounding = cache(lambda: _low_precision(draft, own_dtypes))
     found = replace(
-        draft, with_graph=with_graph, rounding_eps=lambda: rounding()[0], rounding_size=lambda: rounding()[1]
+        draft,
+        with_graph=with_graph,
+        narrowing_eps=casts.eps,
+        rounding_size=cache(lambda: rounding_in_low_precision(lambda: _run(draft, _at_nearby_point(draft)))),
     )
     return replace(found, size=_varying_size(found)) if any_set(found.size >= _HUGE) else found
 
@@ -141,12 +149,6 @@ def _varying_size(sampled: Sampler) -> Tensor:
         return sampled.size
     found = largest_in_tensor(torch.where(nearby_outputs == sampled.value, 0.0, sampled.value), sampled.outputs)
     return torch.where(found > 0, found, sampled.size)
-
-
-def _low_precision(sampled: Sampler, own: Collection[torch.dtype]) -> tuple[float, float]:
-    """Return the `rounding_of_casts` of the forward near the point; the point itself may need few digits only."""
-    copies = _at_nearby_point(sampled)
-    return rounding_of_casts(lambda: _run(sampled, copies), own)
 
 
 def _at_nearby_point(sampled: Sampler) -> list[Tensor]:
@@ -240,8 +242,7 @@ def first_cotangent(sampled: Sampler) -> int:
 
 def first_linear(sampled: Sampler) -> int:
     """Return the first cotangent coordinate in float64, the number of coordinates in dtypes too noisy for one step."""
-    exact = is_double(sampled) and not sampled.rounding_eps()
-    return first_cotangent(sampled) if exact else len(sampled.point)
+    return first_cotangent(sampled) if is_double(sampled) else len(sampled.point)
 
 
 def representable(sampled: Sampler, columns: Tensor, values: Tensor) -> Tensor:

@@ -16,8 +16,9 @@ from gradverify.arithmetic.noisy import Measure, amplification
 from gradverify.core.forward.noise import Noise, direction_of, noise_along, pooled, share_of
 from gradverify.core.forward.sampler import Sampler, moved
 from gradverify.core.model.magnitudes import LengthScales
-from gradverify.core.tuning import CLEARLY_ABOVE, CLEARLY_LESS, FEW
+from gradverify.core.tuning import CLEARLY_ABOVE, CLEARLY_LESS, FEW, LOST_UNITS
 
+_FLOAT32_STAIR = LOST_UNITS * torch.finfo(torch.float32).eps  # of the output: higher stairs are not those of float32
 SPACINGS = tuple(2.0**-k for k in range(3, 20))  # times the length scale: spacings at which rounding may show
 
 
@@ -25,11 +26,13 @@ def with_stairs(noise: Noise, sampled: Sampler, lengths: LengthScales) -> Noise:
     """Return `noise` raised to the height of the stairs of a forward that rounds intermediate values.
 
     The stairs may be wider than the gaps between the samples of `measure`. If a smooth term is added to them, the
-    output changes at any step, and on one stair only that term shows. Noise far above the rounding of the low-precision
-    values may also be a function that varies quickly, so it is not counted as `rounding`.
+    output changes at any step, and on one stair only that term shows. What is higher than `highest_stairs` is a
+    function that varies quickly, and what is far above the rounding of the low-precision values that torch has seen may
+    be one, so that it is not counted as `rounding`.
     """
     sides = [noise_at_spacings(sampled, side * direction_of(lengths, 0)) for side in (1.0, -1.0)]
-    height, low = (_height(sampled, sides, most) for most in (torch.inf, CLEARLY_ABOVE * sampled.rounding_size()))
+    rounding = sampled.value.new_tensor(CLEARLY_ABOVE * sampled.rounding_size())
+    height, low = (_height(sampled, sides, most) for most in (highest_stairs(sampled), rounding))
     level = torch.maximum(noise.level, height)
     return replace(
         noise,
@@ -41,14 +44,19 @@ def with_stairs(noise: Noise, sampled: Sampler, lengths: LengthScales) -> Noise:
     )
 
 
-def _height(sampled: Sampler, sides: Sequence[Tensor], most: float) -> Tensor:
+def highest_stairs(sampled: Sampler) -> Tensor:
+    """Return the largest height of stairs from computing the forward, or parts of it, in a lower precision; (m,)."""
+    return (_FLOAT32_STAIR * sampled.value.abs()).clamp(min=CLEARLY_ABOVE * sampled.rounding_size())
+
+
+def _height(sampled: Sampler, sides: Sequence[Tensor], most: Tensor) -> Tensor:
     """Return the height of the stairs, at most `most`, from the noise (K, m) on each of two sides; (m,)."""
     forth, back = (_persistent(side, most) for side in sides)
     both = (forth > 0) & (back > 0)
     return pooled(sampled, torch.where(both, torch.minimum(forth, back), torch.maximum(forth, back)))
 
 
-def _persistent(levels: Tensor, most: float) -> Tensor:
+def _persistent(levels: Tensor, most: Tensor) -> Tensor:
     """Return the largest noise, up to `most`, that also shows at finer spacings; (m,).
 
     `levels` (K, m) is the noise at spacings that each halve the one before. A level is compared with the median of the

@@ -106,9 +106,9 @@ def vjp_of(
         raise EvaluationError("backward", NotImplementedError(_NOT_TWICE))
     roots, weights = zip(*pairs, strict=True)
     try:
-        if problem.accumulates:
-            return _accumulated(roots, leaves, weights)
         with casts_left_out(problem.is_widened):
+            if problem.accumulates:
+                return _accumulated(roots, leaves, weights)
             grads = torch.autograd.grad(
                 roots, leaves, grad_outputs=weights, retain_graph=True, create_graph=differentiable, allow_unused=True
             )
@@ -155,7 +155,7 @@ def vjp_problem(problem: Problem, tape: Tape, seed: int) -> Problem:
     Verifying it compares the derivative of backward with differences of backward, not of forward: a wrong first
     derivative that is differentiated correctly passes. A gradient that is None becomes an output of zeros.
     """
-    cotangents = _cotangents(tape, seed)
+    cotangents = random_cotangents(tape, seed)
     names = tuple(output.name for output in tape.outputs)
     primal_count = len(problem.primals)
 
@@ -184,7 +184,8 @@ def vjp_problem(problem: Problem, tape: Tape, seed: int) -> Problem:
     )
 
 
-def _cotangents(tape: Tape, seed: int) -> tuple[Primal, ...]:
+def random_cotangents(tape: Tape, seed: int) -> tuple[Primal, ...]:
+    """Return a random cotangent for each output, as a primal named after it."""
     generator = torch.Generator().manual_seed(seed)
     found = []
     for output in tape.outputs:

@@ -95,8 +95,7 @@ def compare_elementwise(measured: MeasuredProblem) -> Comparison | None:
     )
     found = _screened_in_parts(function, samples)
     many = measured.sampled.point.numel() >= FEW_INPUTS
-    stairs = found.doubt.numel() > 0 and bool(measured.sampled.rounding_eps())  # on which eight samples show little
-    if many and not stairs:
+    if many:
         found = _judged_by_smaller_steps(measured, function, samples, found)
     if not found.doubt.numel():
         return all_matching_comparison(found.extremes, measured.entries, _parts(claimed, found.judged))
@@ -104,7 +103,7 @@ def compare_elementwise(measured: MeasuredProblem) -> Comparison | None:
         return None
     structure = elementwise_structure(measured.sampled)
     del samples  # frees the largest tensors held here
-    if not stairs and found.doubt.numel() <= _MOST * measured.sampled.value.numel():
+    if found.doubt.numel() <= _MOST * measured.sampled.value.numel():
         rest = _compare_rest(measured, structure, function, found)
         if rest is not None:
             judged = None if found.judged is None else with_outputs(found.judged, found.doubt, rest.parts[0].judged)

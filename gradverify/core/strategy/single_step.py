@@ -93,7 +93,7 @@ def _inputs_moved_together(context: JudgingContext, *, only_cotangents: bool) ->
 
 def _saves_calls(sampled: Sampler) -> bool:
     """True if one central difference of a column takes fewer calls than six samples, and no dtype rounds the step."""
-    return is_double(sampled) and not sampled.rounding_eps() and not sampled.vectorisation.shares_calls
+    return is_double(sampled) and not sampled.vectorisation.shares_calls
 
 
 def _line(context: JudgingContext, direction: Tensor, coordinates: Tensor | slice) -> _Line:
