@@ -29,6 +29,7 @@ class JacobianPair:
     bar: Tensor  # (m, n)
     code: Tensor  # (m, n) see Code
     maybe_kinked: Tensor  # (m, n) bool: False where differences show that the function has no kink
+    eps: float  # of the coarsest dtype that backward computes in
 
     @property
     def wrong(self) -> Tensor:
@@ -143,6 +144,7 @@ def jacobian_pair(found: Investigation) -> JacobianPair | None:
         bar=bar,
         code=code,
         maybe_kinked=maybe_kinked,
+        eps=sampled.gradient_eps,
     )
 
 

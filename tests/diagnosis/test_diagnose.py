@@ -97,6 +97,7 @@ def _evidence(numeric: Tensor, claimed: Tensor) -> Evidence:
         bar=bar,
         code=code,
         maybe_kinked=torch.zeros_like(differs),
+        eps=torch.finfo(torch.float64).eps,
     )
     return evidence_of(whole, of, wrt)
 

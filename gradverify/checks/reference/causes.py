@@ -102,6 +102,7 @@ def _jacobians(
         bar=allowed / BAR_FACTOR,
         code=torch.where((claimed - numeric).abs() > allowed, int(Code.MISMATCH), int(Code.MATCH)),
         maybe_kinked=torch.ones_like(claimed, dtype=torch.bool),  # the reference is not sampled
+        eps=precision.eps,
     )
 
 

@@ -212,8 +212,7 @@ def entries_of(evidence: Evidence) -> BlockEntries | None:
     claimed, numeric, bar = (matrix.masked_fill(~finite, 0.0) for matrix in (claimed, numeric, bar))
     dtypes = {primal.tensor.dtype for primal in evidence.backward.problem.primals}
     error, bars = (claimed - numeric).abs(), BAR_FACTOR * bar
-    eps = max((torch.finfo(dtype).eps for dtype in dtypes), default=torch.finfo(torch.float64).eps)
-    rounded = bars + ROUNDINGS * eps * claimed.abs() + _sum_rounding(claimed)
+    rounded = bars + ROUNDINGS * evidence.jacobians.eps * claimed.abs() + _sum_rounding(claimed)
     allowed = rounded + relative_tolerance(Tolerances(), dtypes) * torch.maximum(claimed.abs(), numeric.abs())
     left_out = ~finite | (~wrong & (error > allowed))
     zero = left_out | (numeric.abs() <= bars + _sum_rounding(numeric))

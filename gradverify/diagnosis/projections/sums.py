@@ -148,7 +148,7 @@ def ask(block: LargeBlock) -> RandomProjections:
         slopes=slopes,
         claimed=claimed,
         numeric=numeric,
-        rounding=ROUNDINGS * measured.sampled.eps * size + TERM_ROUNDING * vjps.abs() @ directions.T.abs(),
+        rounding=ROUNDINGS * measured.sampled.gradient_eps * size + TERM_ROUNDING * vjps.abs() @ directions.T.abs(),
         error_size=error.square().mean(1, keepdim=True).sqrt().expand_as(error).reshape(claimed.shape),
     )
 
