@@ -17,13 +17,13 @@ _NARROW = {torch.float32, torch.float16, torch.bfloat16, torch.complex64}  # not
 
 
 class Narrowing(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Notes operations that cast float64 or complex128 to a narrower dtype, and leaves casts out if that is wanted."""
+    """Notes operations that cast to a dtype with fewer digits, and leaves out casts of float64 if that is wanted."""
 
     def __init__(self, *, leave_out: bool) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.leave_out = leave_out
         self.eps = 0.0  # of the coarsest dtype that was cast to; 0 if there was no such cast
-        self.rounds = False  # True once an operation has stored such numbers in a tensor of a narrower dtype
+        self.rounds = False  # True once an operation has stored float64 in a tensor of a narrower dtype
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -33,9 +33,10 @@ class Narrowing(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given: dict[str, Any] = dict(kwargs or {})
         target: Any = given.get("dtype")
-        if target in _NARROW and args and isinstance(args[0], Tensor) and args[0].dtype in WIDE:
+        source = args[0].dtype if args and isinstance(args[0], Tensor) else None
+        if target in _NARROW and source in _NARROW | WIDE and torch.finfo(target).eps > torch.finfo(source).eps:
             self.eps = max(self.eps, torch.finfo(target).eps)
-            if self.leave_out:
+            if self.leave_out and source in WIDE:
                 given["dtype"] = torch.complex128 if target.is_complex else torch.float64
         result = func(*args, **given)
         if isinstance(result, Tensor) and result.dtype in _NARROW and not self.rounds:

@@ -157,6 +157,43 @@ def test_a_result_that_is_saved_without_its_cast_is_used_in_the_second_derivativ
     )  # backward's own derivative treats y as constant
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_autocast_inside_may_round_to_bfloat16(dtype: torch.dtype) -> None:
+    class Product(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor, w: Tensor, by: float) -> Tensor:
+            ctx.save_for_backward(x, w)
+            ctx.by = by
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                return (x.float() @ w.float()).to(x.dtype)
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Any:
+            x, w = ctx.saved_tensors
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                dx, dw = grad.float() @ w.float().mT, x.float().mT @ grad.float()
+            return ctx.by * dx.to(x.dtype), dw.to(x.dtype), None
+
+    point = normal(8, 5, dtype=dtype), normal(5, 6, seed=1, dtype=dtype)
+    right, wrong = (gradcheck(lambda x, w, by=by: Product.apply(x, w, by), *point) for by in (1.0, 1.2))
+    assert (right.verdict, wrong.verdict) == (Verdict.PASS, Verdict.FAIL)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_casts_in_backward_alone_are_left_out_too_and_excuse_no_coarser_dtype(dtype: torch.dtype) -> None:
+    def backward(grad: Tensor, x: Tensor) -> Tensor:
+        y = x.float().tanh()
+        return (grad.float() * (1 - y * y)).to(grad.dtype)  # in float64, the cast would lose what saturates
+
+    def coarser(grad: Tensor, x: Tensor) -> Tensor:
+        return (grad.bfloat16() * x.bfloat16().exp()).to(grad.dtype)
+
+    assert gradcheck(with_backward(torch.exp, coarser), normal(12, dtype=torch.float32)).verdict is Verdict.FAIL
+    x = torch.linspace(3.0, 8.0, 12).to(dtype).requires_grad_()
+    assert gradcheck(with_backward(torch.tanh, backward), x).verdict is Verdict.PASS
+    assert gradcheck(with_backward(torch.tanh, lambda g, x: 1.5 * backward(g, x)), x).verdict is Verdict.FAIL
+
+
 def test_a_cast_that_cancels_leaves_the_tolerance_as_it_is() -> None:
     class Softmax(torch.autograd.Function):
         @staticmethod

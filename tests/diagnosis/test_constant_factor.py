@@ -43,6 +43,18 @@ def test_constant_factor_is_named_with_its_value(factor: float, text: str) -> No
     assert diagnosis_of(torch.exp, lambda g, x: factor * g * x.exp(), drawn(6)) == ("constant-factor", text)
 
 
+@pytest.mark.parametrize("factor", [1.0001, 1.37])
+def test_constant_factor_is_named_if_casts_round_the_gradient(factor: float) -> None:
+    def forward(x: Tensor) -> Tensor:
+        return x.float().tanh().double()
+
+    def backward(g: Tensor, x: Tensor) -> Tensor:
+        return factor * (g.float() * (1 - x.float().tanh() ** 2)).double()
+
+    cause, explanation = diagnosis_of(forward, backward, drawn(6))
+    assert (cause, explanation.startswith(f"analytic = {factor} × numeric")) == ("constant-factor", True)
+
+
 @pytest.mark.parametrize(("factor", "text"), [(2.0, "2"), (1.37, "1.37"), (1.000_001, "1.000001"), (1 / 18, "1/18")])
 def test_short_factor_of_a_single_entry_is_named(factor: float, text: str) -> None:
     cause, explanation = diagnosis_of(torch.exp, lambda g, x: factor * g * x.exp(), double(0.3))

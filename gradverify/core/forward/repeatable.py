@@ -62,26 +62,27 @@ def in_double(steady: Repeatable) -> Repeatable:
     if not dtypes or not (dtypes <= {*NARROW} or (dtypes <= WIDE and steady.sampled.narrowing_eps)):
         return steady
     functions = [each for each in (steady.problem.function, steady.problem.finer) if each is not None]
+    coarsest = max(steady.problem.eps, steady.sampled.narrowing_eps)  # what forward is, or is cast to
     for wide, eps in chain.from_iterable(_in_float64(replace(steady.problem, function=each)) for each in functions):
-        rounding = max(steady.problem.eps, eps)
-        if not (_agree(wide, steady.sampled, rounding) and _repeats(wide) and _draw_alike(wide, steady.sampled)):
+        if not (_agree(wide, steady.sampled, coarsest) and _repeats(wide) and _draw_alike(wide, steady.sampled)):
             continue
-        rounding_of_gradient = _rounding_of_gradient(wide.problem)
+        rounding_of_gradient = _rounding_of_gradient(steady, wide.problem)
         if rounding_of_gradient < math.inf or dtypes <= {*NARROW}:
-            computed_eps = min(rounding_of_gradient, max(eps, _eps_computed_in(steady.problem)))
+            computed_eps = min(rounding_of_gradient, coarsest, max(eps, _eps_computed_in(steady.problem)))
             is_finer = dtypes <= {*NARROW} or computed_eps > 0
             return replace(steady, sampled=replace(wide, dtypes=dtypes, is_finer=is_finer, computed_eps=computed_eps))
     return steady
 
 
-def _rounding_of_gradient(wide: Problem) -> float:
+def _rounding_of_gradient(steady: Repeatable, wide: Problem) -> float:
     """Return a bound on how much casts round the gradient, relative to its entries; 0 if no casts are left out.
 
-    It is infinite if a backward without its casts raises, or rounds even so: it stores numbers in tensors of a narrower
-    dtype, or its result is the same and has no more digits than float32.
+    It is infinite if it cannot be told: backward without its casts raises, or rounds even so (it stores numbers in a
+    narrower dtype, or its result is the same and has no more digits than float32), or forward only casts in its own
+    precision, as under autocast.
     """
     if not wide.is_widened:
-        return 0.0
+        return math.inf if steady.sampled.narrowing_eps > steady.problem.eps else 0.0
     casts = Narrowing(leave_out=True)
     try:
         with casts:
@@ -106,7 +107,10 @@ def _eps_computed_in(problem: Problem) -> float:
 
 def _gradient(problem: Problem) -> Tensor:
     """Return the vjp of a random cotangent; (n,)."""
-    tape = record(problem)
+    return _random_vjp(problem, record(problem))
+
+
+def _random_vjp(problem: Problem, tape: Tape) -> Tensor:
     with torch.no_grad():
         found = vjp(problem, tape, [cotangent.tensor for cotangent in random_cotangents(tape, forward_seed(0))])
     pairs = zip(found, problem.primals, strict=True)
@@ -132,8 +136,8 @@ def _repeats(sampled: Sampler) -> bool:
 def _in_float64(problem: Problem) -> Iterator[tuple[Sampler, float]]:
     """Yield samplers of the forward with inputs and outputs in float64; none if it raises or has other outputs.
 
-    If the forward casts to a narrower dtype on its way, the first one leaves these casts out, in backward too. Each is
-    yielded with the eps of the coarsest dtype that is cast to, 0 if there is none.
+    If forward or backward casts to a narrower dtype on its way, the first one leaves these casts out. Each is yielded
+    with the eps of the coarsest dtype that is cast to, 0 if there is none.
     """
     primals = problem.primals
     if not {primal.tensor.dtype for primal in primals} <= WIDE:
@@ -144,6 +148,8 @@ def _in_float64(problem: Problem) -> Iterator[tuple[Sampler, float]]:
         with suppress(EvaluationError):
             with casts:
                 tape = record(wide)
+                with suppress(EvaluationError):
+                    _random_vjp(wide, tape)
             if all(output.tensor.dtype in WIDE for output in tape.outputs):
                 yield sampler(replace(wide, is_widened=leave_out and casts.eps > 0), tape), casts.eps
         if not casts.eps:

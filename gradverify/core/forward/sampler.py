@@ -68,7 +68,7 @@ class Sampler:
     with_graph: bool = False  # True if a graph is recorded at every call: the outputs depend on it
     is_finer: bool = False  # True if the forward is sampled in finer dtypes than these; see `repeatable`
     computed_eps: float = 0.0  # eps of the coarsest dtype of all arithmetic, if the sampled forward leaves out casts
-    narrowing_eps: float = 0.0  # eps of the coarsest dtype that the forward casts float64 to, 0 if it does not
+    narrowing_eps: float = 0.0  # eps of the coarsest dtype that the forward casts other numbers to, 0 if it does not
     rounding_size: Callable[[], float] = lambda: 0.0  # rounding of the largest low-precision number in forward, or 0
     vectorisation: VectorisationState = field(default_factory=VectorisationState)
     # (m,) selected output coordinates, None: all; `value`, `own_size`, `unit` and `size` are theirs
