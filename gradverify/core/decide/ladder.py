@@ -152,8 +152,6 @@ def _by_finer_steps(
     """
     noise, upper, kink = context.noise, context.noise.upper_level, judged.code == Code.KINK
     accused = ((judged.code == Code.MISMATCH) | kink) & (upper > CLEARLY_ABOVE * noise.rounding)
-    if any_set(accused):
-        accused &= upper > CLEARLY_ABOVE * context.rounding_bounds[-1]()
     if not any_set(accused):
         return judged
     other = _verdicts_by(context, samples, _classified(context, rounding_only(noise, context.sampled), samples, height))
@@ -167,7 +165,11 @@ def _by_finer_steps(
     definite = BAR_FACTOR * other.bar <= CLEARLY_LESS * torch.minimum(difference, slope)
     agrees = (other.code == Code.MATCH) | ((other.code == Code.UNDETERMINED) & (other.error <= other.allowed))
     definite &= accused & (agrees | (other.code == Code.MISMATCH)) & ~other.bent
-    return replaced(judged, definite, other)
+    rounding = definite  # where the noise may be rounding on the way
+    for measure in (lambda: _much_rounding(context), *context.rounding_bounds):
+        if any_set(rounding):
+            rounding = rounding & (upper <= CLEARLY_ABOVE * measure())
+    return replaced(judged, definite & ~rounding, other)
 
 
 def _verdicts_by(context: JudgingContext, samples: Samples, local: LadderResult) -> Judged:
