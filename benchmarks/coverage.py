@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.subject import judge_right, problem_of
-from gradverify.arithmetic.narrowing import WIDE
+from gradverify.arithmetic.unrounded import WIDE
 from gradverify.core.backward.vjps import backward_of, jacobian
 from gradverify.core.decide.verdict import Code
 from gradverify.core.model.problem import Problem

@@ -11,8 +11,9 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from gradverify.arithmetic.unrounded import WIDE
+
 _COPIES = {torch.ops.aten._to_copy, torch.ops.aten.clone, torch.ops.aten.copy_, torch.ops.aten.detach}
-WIDE = {torch.float64, torch.complex128}
 _NARROW = {torch.float32, torch.float16, torch.bfloat16, torch.complex64}  # not float8, which is for storage only
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 _WHOLE = {"ceil", "floor", "round", "trunc", "sign", "sgn", "heaviside", "floor_divide", "histc"}
 _SUMS = {torch.ops.aten.add, torch.ops.aten.sub, torch.ops.aten.rsub}
 _LOOKED_AT = 64  # entries of a result that are searched in all that an operation gets
-WIDE = (torch.float64, torch.complex128)
+WIDE = {torch.float64, torch.complex128}
 
 
 def has_numbers(value: Tensor) -> bool:

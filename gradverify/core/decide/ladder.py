@@ -165,11 +165,11 @@ def _by_finer_steps(
     definite = BAR_FACTOR * other.bar <= CLEARLY_LESS * torch.minimum(difference, slope)
     agrees = (other.code == Code.MATCH) | ((other.code == Code.UNDETERMINED) & (other.error <= other.allowed))
     definite &= accused & (agrees | (other.code == Code.MISMATCH)) & ~other.bent
-    rounding = definite  # where the noise may be rounding on the way
+    may_be_rounding = definite  # of intermediate results, and so no variation of the function
     for measure in (lambda: _much_rounding(context), *context.rounding_bounds):
-        if any_set(rounding):
-            rounding = rounding & (upper <= CLEARLY_ABOVE * measure())
-    return replaced(judged, definite & ~rounding, other)
+        if any_set(may_be_rounding):
+            may_be_rounding = may_be_rounding & (upper <= CLEARLY_ABOVE * measure())
+    return replaced(judged, definite & ~may_be_rounding, other)
 
 
 def _verdicts_by(context: JudgingContext, samples: Samples, local: LadderResult) -> Judged:

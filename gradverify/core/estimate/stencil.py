@@ -147,8 +147,8 @@ def initial_samples(sampled: Sampler, lengths: LengthScales, seed: int) -> Initi
 
 def _with_stairs(noise: Noise, sampled: Sampler, lengths: LengthScales) -> Noise:
     """Return the noise raised to the height of stairs, if forward casts or the noise vanished at smaller spacings."""
-    may_be = bool(sampled.narrowing_eps) or any_set(noise.upper_level > noise.level)
-    return with_stairs(noise, sampled, lengths) if may_be else noise
+    may_have_stairs = bool(sampled.narrowing_eps) or any_set(noise.upper_level > noise.level)
+    return with_stairs(noise, sampled, lengths) if may_have_stairs else noise
 
 
 def _displaced(sampled: Sampler, moving: Tensor, groups: Tensor, moved: Tensor, count: int) -> Tensor:

@@ -11,7 +11,8 @@ from itertools import chain
 import torch
 from torch import Tensor
 
-from gradverify.arithmetic.narrowing import WIDE, Narrowing, eps_computed_in
+from gradverify.arithmetic.narrowing import Narrowing, eps_computed_in
+from gradverify.arithmetic.unrounded import WIDE
 from gradverify.core.forward.noise import largest_change
 from gradverify.core.forward.sampler import Sampler, outputs_near, sampler
 from gradverify.core.forward.step_noise import rounding_on_the_way
@@ -68,7 +69,9 @@ def in_double(steady: Repeatable) -> Repeatable:
             continue
         rounding_of_gradient = _rounding_of_gradient(steady, wide.problem)
         if rounding_of_gradient < math.inf or dtypes <= {*NARROW}:
-            computed_eps = min(rounding_of_gradient, coarsest, max(eps, _eps_computed_in(steady.problem)))
+            computed_eps = min(rounding_of_gradient, coarsest)
+            if computed_eps > 0:
+                computed_eps = min(computed_eps, max(eps, _eps_computed_in(steady.problem)))
             is_finer = dtypes <= {*NARROW} or computed_eps > 0
             return replace(steady, sampled=replace(wide, dtypes=dtypes, is_finer=is_finer, computed_eps=computed_eps))
     return steady

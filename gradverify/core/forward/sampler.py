@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from gradverify.arithmetic.narrowing import Narrowing
+from gradverify.arithmetic.unrounded import WIDE
 from gradverify.core.model.coordinates import Block, Named, blocks, flatten, is_part, real_view, unflatten
 from gradverify.core.model.generators import random_magnitudes_from
 from gradverify.core.model.limits import HELD, REMEMBERED
@@ -29,7 +30,9 @@ from gradverify.errors import EvaluationError
 from gradverify.interception import rounding_in_low_precision
 
 _HUGE = 2.0**20  # magnitude of outputs from which on they may be the fill value of a mask
-_NEARBY = 2.0**-12  # distance from the point at which casts and constants are detected, relative to each input
+_NEARBY = (
+    2.0**-12
+)  # distance from the point at which numbers in low precision and constants are looked for, relative to each input
 
 
 @dataclass(slots=True, kw_only=True)
@@ -231,7 +234,7 @@ def moved(sampled: Sampler, point: Tensor, into: Tensor) -> Tensor:
 
 def is_double(sampled: Sampler) -> bool:
     """Return True if all inputs are float64 or complex128, so that float64 points need no rounding."""
-    return {primal.tensor.dtype for primal in sampled.problem.primals} <= {torch.float64, torch.complex128}
+    return {primal.tensor.dtype for primal in sampled.problem.primals} <= WIDE
 
 
 def first_cotangent(sampled: Sampler) -> int:
