@@ -79,10 +79,12 @@ def judge(question: Question, steady: Repeatable) -> Judgement:
 
 def _sampled_as(found: Investigation) -> str:
     """Return a clause on the forward that was sampled, which is not the user's own."""
-    both = found.measured.backward_in_float64 is not None  # sums of which only the rounding is backward's own
-    agrees = ", and so is backward where its own dtype gives the same up to rounding" if both else ""
     is_narrow = found.backward.problem.eps > found.sampled.problem.eps
     other = "the same numbers in float64" if is_narrow else "the same code without its casts to lower precision"
+    if found.backward.problem.is_widened:
+        return f"differences and gradients are those of {other}"
+    both = found.measured.backward_in_float64 is not None
+    agrees = ", and so is backward where its own dtype gives the same up to rounding" if both else ""
     return f"differences are those of {other}{agrees}"
 
 
