@@ -1,15 +1,13 @@
-"""Code that casts to other dtypes on its way: the coarsest dtype it computes in, and the same code in float64."""
+"""Code that casts to other dtypes on its way: the coarsest of them, and the same code without the casts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from gradverify.arithmetic.unrounded import WIDE
 
@@ -48,35 +46,3 @@ class Narrowing(TorchDispatchMode):  # type: ignore[no-untyped-call]
 def casts_left_out(are_left_out: bool) -> AbstractContextManager[object]:
     """Return a context in which casts to narrower dtypes are left out, or one without effect."""
     return Narrowing(leave_out=True) if are_left_out else nullcontext()
-
-
-class _Arithmetic(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Notes the coarsest dtype among the results of operations, casts and copies left out."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.eps: float = 0.0
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Return False directly, as Narrowing does."""
-        return False
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        if func.overloadpacket not in _COPIES and not func.is_view:
-            found = [each.dtype for each in tree_leaves(result) if isinstance(each, Tensor)]
-            floating = (torch.finfo(dtype).eps for dtype in found if dtype.is_floating_point or dtype.is_complex)
-            self.eps = max((self.eps, *floating))
-        return result
-
-
-def eps_computed_in(run: Callable[[], object]) -> float:
-    """Return the eps of the coarsest dtype that operations in `run()` compute in; 0 if none has floating results.
-
-    An extension counts as one operation, and so does what numpy computes, by the dtype of its result.
-    """
-    seen = _Arithmetic()
-    with seen:
-        run()
-    return seen.eps

@@ -69,7 +69,7 @@ def _without_rounding(found: Investigation, known: JacobianPair, cotangent: Tens
     rounding = torch.full_like(apart, small)
     if not all_set(apart <= rounding):
         change = amplification(lambda: row(in_double, cotangent), exact)
-        rounding = torch.maximum(rounding, SUM_UNITS * found.sampled.arithmetic_eps * change)
+        rounding = torch.maximum(rounding, SUM_UNITS * found.sampled.backward_eps * change)
     return torch.where(apart <= rounding, exact, vjp)
 
 

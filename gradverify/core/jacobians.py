@@ -51,12 +51,12 @@ def investigate(steady: Repeatable, settings: Settings, reconsider: Reconsider) 
     each input coordinate is moved alone, and each output coordinate takes a vjp; if that is too much, random sums over
     all entries are compared. Differences are those of the forward in float64 throughout, where that is possible.
 
-    If float64 inputs are cast to lower precision, the same backward without its casts is compared first, to the digits
-    of float64: rounding in backward explains no error that it has there too. If both agree, the error bars and the
-    detection limit are those without casts.
+    If there are casts to a lower precision than the inputs', the same backward without its casts is compared first, to
+    the digits of the inputs: rounding in backward explains no error that it has there too. If both agree, the error
+    bars and the detection limit are those without casts.
     """
     ready = in_double(steady)
-    if not (ready.sampled.backward_eps and ready.sampled.dtypes <= WIDE):
+    if not ready.sampled.only_casts_round:
         return _compared(steady, ready, settings, reconsider)
     try:
         without = _without_casts(ready.sampled)
@@ -75,7 +75,7 @@ def investigate(steady: Repeatable, settings: Settings, reconsider: Reconsider) 
 
 def _without_casts(sampled: Sampler) -> Repeatable:
     """Return the problem whose forward is sampled, with its own backward; raises EvaluationError."""
-    exact = replace(sampled, is_finer=False, computed_eps=0.0)
+    exact = replace(sampled, is_finer=not sampled.dtypes <= WIDE, computed_eps=0.0, only_casts_round=False)
     return Repeatable(problem=sampled.problem, tape=record(sampled.problem), sampled=exact)
 
 

@@ -140,6 +140,18 @@ def test_casts_stay_if_backward_cannot_do_without_them(backward: Callable[[Tenso
     assert (right.mismatched, wrong.verdict) == (0, Verdict.FAIL)
 
 
+def test_a_backward_in_float32_may_store_its_result_in_bfloat16() -> None:
+    def backward(grad: Tensor, x: Tensor) -> Tensor:
+        return torch.empty(x.shape, dtype=torch.bfloat16).copy_(grad * x.bfloat16().cos()).to(grad.dtype)
+
+    x = normal(40, dtype=torch.float32)
+    right, wrong = (
+        gradcheck(with_backward(lambda x: x.bfloat16().sin().to(x.dtype), lambda g, x, by=by: by * backward(g, x)), x)
+        for by in (1.0, 1.3)
+    )
+    assert (right.verdict, wrong.verdict) == (Verdict.PASS, Verdict.FAIL)
+
+
 def test_a_result_that_is_saved_without_its_cast_is_used_in_the_second_derivative() -> None:
     class Tanh(torch.autograd.Function):
         @staticmethod
@@ -214,7 +226,8 @@ def test_a_cast_that_cancels_leaves_the_tolerance_as_it_is() -> None:
     assert (right.verdict, wrong.verdict) == (Verdict.PASS, Verdict.FAIL)
 
 
-def test_a_small_number_in_bfloat16_beside_an_output_hides_no_error_of_it() -> None:
+@pytest.mark.parametrize(("dtype", "off"), [(torch.float64, 1e-4), (torch.float32, 0.01)])
+def test_a_small_number_in_bfloat16_beside_an_output_hides_no_error_of_it(dtype: torch.dtype, off: float) -> None:
     class Product(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, x: Tensor, w: Tensor, by: float) -> tuple[Tensor, Tensor]:
@@ -228,11 +241,13 @@ def test_a_small_number_in_bfloat16_beside_an_output_hides_no_error_of_it() -> N
             mean = (of_mean.bfloat16() * x.bfloat16() * (2 / x.numel())).to(x.dtype)
             return ctx.by * grad @ w.mT + mean, x.mT @ grad, None
 
-    point = normal(4, 5), normal(5, 3, seed=1)
-    right, wrong = (gradcheck(lambda x, w, by=by: Product.apply(x, w, by)[0], *point) for by in (1.0, 1.0001))
-    assert (right.verdict, wrong.verdict) == (Verdict.PASS, Verdict.FAIL)
-    right, wrong = (gradcheck(lambda x, w, by=by: Product.apply(x, w, by), *point) for by in (1.0, 1.0001))
-    assert (right.verdict, wrong.verdict) == (Verdict.PASS, Verdict.FAIL)
+    point = normal(4, 5, dtype=dtype), normal(5, 3, seed=1, dtype=dtype)
+    for outputs in (slice(1), slice(2)):
+        right, wrong = (
+            gradcheck(lambda x, w, by=by: Product.apply(x, w, by)[outputs], *point)  # noqa: B023
+            for by in (1.0, 1.0 + off)
+        )
+        assert (right.verdict, wrong.verdict) == (Verdict.PASS, Verdict.FAIL)
 
 
 @pytest.mark.parametrize("by", [1.3, 1.0])

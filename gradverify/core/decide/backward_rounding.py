@@ -131,9 +131,9 @@ def _up_to_low_precision(context: JudgingContext, chosen: Tensor, judged: Judged
         return judged
     nearby = at(_opposite_displacements(context, [INPUT_EPS * context.sampled.backward_eps] * NEARBY_POINTS))
     in_float64, differences = (torch.cat(both) for both in zip((in_float64, differences), nearby, strict=True))
-    small = right & (judged.error <= small_error(context.sampled.arithmetic_eps, context.claimed))
+    small = right & (judged.error <= small_error(context.sampled.backward_eps, context.claimed))
     if any_set(small):
-        units = (judged.error * (_EPS / context.sampled.arithmetic_eps)).masked_fill(~small, torch.inf)
+        units = (judged.error * (_EPS / context.sampled.backward_eps)).masked_fill(~small, torch.inf)
         small &= units <= SUM_UNITS * _rounding_of(context, chosen, in_double, groups, units)
     low, high = in_float64.amin(dim=0), in_float64.amax(dim=0)
     branch = right & (claimed >= low - judged.allowed) & (claimed <= high + judged.allowed)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -11,7 +10,7 @@ from itertools import chain
 import torch
 from torch import Tensor
 
-from gradverify.arithmetic.narrowing import Narrowing, eps_computed_in
+from gradverify.arithmetic.narrowing import Narrowing
 from gradverify.arithmetic.unrounded import WIDE
 from gradverify.core.forward.noise import largest_change
 from gradverify.core.forward.sampler import Sampler, outputs_near, sampler
@@ -21,7 +20,7 @@ from gradverify.core.model.generators import forward_seed, generators_unused, se
 from gradverify.core.model.magnitudes import all_set, any_set, equal_or_nan, finite_size, identical, scales
 from gradverify.core.model.problem import NARROW, Problem
 from gradverify.core.model.tape import Tape, random_cotangents, record, vjp
-from gradverify.core.tuning import CLEARLY_ABOVE, INPUT_EPS, LARGEST_CANCELLATION, SUM_UNITS
+from gradverify.core.tuning import INPUT_EPS, LARGEST_CANCELLATION, SUM_UNITS
 from gradverify.errors import EvaluationError
 from gradverify.interception import DrawTrace
 
@@ -64,48 +63,42 @@ def in_double(steady: Repeatable) -> Repeatable:
         return steady
     functions = [each for each in (steady.problem.function, steady.problem.finer) if each is not None]
     coarsest = max(steady.problem.eps, steady.sampled.narrowing_eps)  # what forward is, or is cast to
-    for wide, eps in chain.from_iterable(_in_float64(replace(steady.problem, function=each)) for each in functions):
+    for wide in chain.from_iterable(_in_float64(replace(steady.problem, function=each)) for each in functions):
         if not (_agree(wide, steady.sampled, coarsest) and _repeats(wide) and _draw_alike(wide, steady.sampled)):
             continue
-        rounding_of_gradient = _rounding_of_gradient(steady, wide.problem)
-        if rounding_of_gradient < math.inf or dtypes <= {*NARROW}:
-            computed_eps = min(rounding_of_gradient, coarsest)
-            if computed_eps > 0:
-                computed_eps = min(computed_eps, max(eps, _eps_computed_in(steady.problem)))
-            is_finer = dtypes <= {*NARROW} or computed_eps > 0
-            return replace(steady, sampled=replace(wide, dtypes=dtypes, is_finer=is_finer, computed_eps=computed_eps))
+        rounds = _casts_round_gradient(steady, wide.problem)
+        if rounds is not None or dtypes <= {*NARROW}:
+            computed_eps = 0.0 if rounds is False else coarsest
+            sampled = replace(
+                wide,
+                dtypes=dtypes,
+                is_finer=dtypes <= {*NARROW} or computed_eps > 0,
+                computed_eps=computed_eps,
+                only_casts_round=rounds is True and computed_eps > steady.problem.eps,
+            )
+            return replace(steady, sampled=sampled)
     return steady
 
 
-def _rounding_of_gradient(steady: Repeatable, wide: Problem) -> float:
-    """Return a bound on how much casts round the gradient, relative to its entries; 0 if no casts are left out.
+def _casts_round_gradient(steady: Repeatable, wide: Problem) -> bool | None:
+    """Return True if casts that are left out round the gradient, False if there are none or it is the same.
 
-    It is infinite if it cannot be told: backward without its casts raises, or rounds even so (it stores numbers in a
-    narrower dtype, or its result is the same and has no more digits than float32), or forward only casts in its own
-    precision, as under autocast.
+    None if it cannot be told: backward without its casts raises, or rounds even so (it stores numbers in a narrower
+    dtype, or its result is the same and has no more digits than float32), or forward only casts in its own precision,
+    as under autocast.
     """
     if not wide.is_widened:
-        return math.inf if steady.sampled.narrowing_eps > steady.problem.eps else 0.0
+        return None if steady.sampled.narrowing_eps > steady.problem.eps else False
     casts = Narrowing(leave_out=True)
     try:
         with casts:
             exact = _gradient(wide)
         own = _gradient(replace(wide, is_widened=False))
     except EvaluationError:
-        return math.inf
-    if identical(own, exact):
-        rounds = casts.rounds or (any_set(own != 0) and identical(own.float().double(), own))
-        return math.inf if rounds else 0.0
-    change = ((own - exact).abs() / exact.abs()).nan_to_num(0.0, posinf=1.0)
-    return math.inf if casts.rounds else CLEARLY_ABOVE * float(change.max())
-
-
-def _eps_computed_in(problem: Problem) -> float:
-    """Return the eps of the coarsest dtype that forward and backward compute in; 0 if one of them raises."""
-    try:
-        return eps_computed_in(lambda: _gradient(problem))
-    except EvaluationError:
-        return 0.0
+        return None
+    is_same = identical(own, exact)
+    rounds_even_so = casts.rounds or (is_same and any_set(own != 0) and identical(own.float().double(), own))
+    return None if rounds_even_so else not is_same
 
 
 def _gradient(problem: Problem) -> Tensor:
@@ -136,11 +129,10 @@ def _repeats(sampled: Sampler) -> bool:
     return all_set(apart <= allowed)
 
 
-def _in_float64(problem: Problem) -> Iterator[tuple[Sampler, float]]:
+def _in_float64(problem: Problem) -> Iterator[Sampler]:
     """Yield samplers of the forward with inputs and outputs in float64; none if it raises or has other outputs.
 
-    If forward or backward casts to a narrower dtype on its way, the first one leaves these casts out. Each is yielded
-    with the eps of the coarsest dtype that is cast to, 0 if there is none.
+    If forward or backward casts to a narrower dtype on its way, the first one leaves these casts out.
     """
     primals = problem.primals
     if not {primal.tensor.dtype for primal in primals} <= WIDE:
@@ -154,7 +146,7 @@ def _in_float64(problem: Problem) -> Iterator[tuple[Sampler, float]]:
                 with suppress(EvaluationError):
                     _random_vjp(wide, tape)
             if all(output.tensor.dtype in WIDE for output in tape.outputs):
-                yield sampler(replace(wide, is_widened=leave_out and casts.eps > 0), tape), casts.eps
+                yield sampler(replace(wide, is_widened=leave_out and casts.eps > 0), tape)
         if not casts.eps:
             return
 

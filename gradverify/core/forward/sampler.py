@@ -70,7 +70,8 @@ class Sampler:
     dtypes: frozenset[torch.dtype]  # dtypes of the gradients, which determine the tolerances
     with_graph: bool = False  # True if a graph is recorded at every call: the outputs depend on it
     is_finer: bool = False  # True if the forward is sampled in finer dtypes than these; see `repeatable`
-    computed_eps: float = 0.0  # eps of the coarsest dtype of all arithmetic, if the sampled forward leaves out casts
+    computed_eps: float = 0.0  # eps of the coarsest dtype that casts left out round the gradients to, 0 without them
+    only_casts_round: bool = False  # True if backward without such casts has the digits of these dtypes
     narrowing_eps: float = 0.0  # eps of the coarsest dtype that the forward casts other numbers to, 0 if it does not
     rounding_size: Callable[[], float] = lambda: 0.0  # rounding of the largest low-precision number in forward, or 0
     vectorisation: VectorisationState = field(default_factory=VectorisationState)
@@ -92,11 +93,6 @@ class Sampler:
     def gradient_eps(self) -> float:
         """Largest eps of the dtypes that the gradients have and, if known, are computed in."""
         return max(self.eps, self.computed_eps)
-
-    @property
-    def arithmetic_eps(self) -> float:
-        """Largest eps of the dtypes that the gradients are taken to be computed in."""
-        return self.computed_eps or self.eps
 
     @property
     def largest_number(self) -> float:
