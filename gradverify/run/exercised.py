@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from gradverify.checks.contract.nodes import class_of, custom_nodes
-from gradverify.core.model.generators import forward_seed, seed_everywhere
+from gradverify.core.model.generators import own_seed, seed_everywhere
 from gradverify.core.model.problem import Meter, Problem
 from gradverify.core.model.tape import record, vjp
 from gradverify.deadline import OutOfTime, is_late
@@ -44,11 +44,11 @@ def not_exercised(problem: Problem, target: Any, seed: int) -> tuple[Uncovered, 
 
 
 def _not_exercised(problem: Problem, target: Any, seed: int) -> tuple[Uncovered, ...]:
-    seed_everywhere(forward_seed(seed))
+    seed_everywhere(own_seed(seed))
     functions = functions_under_test(problem, target)
     if not functions or not may_be_uncovered(functions):
         return ()
-    seed_everywhere(forward_seed(seed))
+    seed_everywhere(own_seed(seed))
     _, watched = watch(lambda: _forward_and_backward(problem, seed), functions)
     return tuple(replace(entry, file=shown_path(entry.file)) for entry in uncovered(watched, functions))
 

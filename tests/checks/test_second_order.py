@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -368,3 +369,36 @@ def test_each_forward_is_counted_once() -> None:
             return 3 * grad * x**2
 
     assert checked(Cubed.apply, X).evaluations.forward == calls > 0
+
+
+class CubeSlope(Function):
+    """The gradient of a cube; its derivative by x uses x where the cotangent belongs."""
+
+    @staticmethod
+    def forward(ctx: Any, grad: Tensor, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return 3 * x * x * grad
+
+    @staticmethod
+    def backward(ctx: Any, weight: Tensor) -> tuple[Tensor, Tensor]:
+        (x,) = ctx.saved_tensors
+        return 3 * x * x * weight, 6 * x * x * weight
+
+
+class Cube(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x**3
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return CubeSlope.apply(grad, *ctx.saved_tensors)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_cotangents_are_no_inputs_drawn_from_the_same_seed(seed: int) -> None:
+    torch.manual_seed(seed)
+    x = torch.randn(4, dtype=torch.float64, requires_grad=True)
+    settings = replace(ALONE, seed=seed)
+    assert run_check("gradgradcheck", problem_of(Cube.apply, x), settings).verdict is Verdict.FAIL

@@ -14,7 +14,7 @@ from gradverify.checks.contract.noise import largest
 from gradverify.checks.contract.subject import Coordinates, Subject, gradients_of, graph_for_vjp, outputs_of
 from gradverify.checks.contract.wording import difference, mismatches, remark
 from gradverify.core.backward.vjps import Reuse
-from gradverify.core.model.generators import forward_seed, generators_unused, seed_everywhere
+from gradverify.core.model.generators import generators_unused, own_seed, seed_everywhere
 from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import Tape, record
 from gradverify.result import Finding, Verdict
@@ -46,7 +46,7 @@ def repeatable_forward(problem: Problem, settings: Settings) -> RepeatableForwar
     spread = _spread(tape, other)
     if spread <= _ROUNDING_ULPS and generators_unused(settings.seed):
         return RepeatableForward(problem=problem, tape=tape, reuse=Reuse.FRESH, findings=_remark_on(spread))
-    seeded = replace(problem, seed=forward_seed(settings.seed) if problem.seed is None else problem.seed)
+    seeded = replace(problem, seed=own_seed(settings.seed) if problem.seed is None else problem.seed)
     tape = record(seeded)
     spread = _spread(tape, record(seeded))
     if spread <= _ROUNDING_ULPS:

@@ -12,6 +12,7 @@ from gradverify.case import Settings
 from gradverify.checks.contract.nodes import Exchange, custom_nodes, recorded_exchanges
 from gradverify.core.backward.vjps import Reuse
 from gradverify.core.model.coordinates import Named, flatten, is_freed
+from gradverify.core.model.generators import own_seed
 from gradverify.core.model.problem import Primal, Problem, fresh
 from gradverify.core.model.tape import Tape, call_on_leaves, vjp
 from gradverify.errors import EvaluationError
@@ -52,7 +53,7 @@ def subject_of(problem: Problem, settings: Settings, tape: Tape, reuse: Reuse) -
 
 def with_first_gradients(problem: Problem, settings: Settings, tape: Tape, reuse: Reuse) -> Subject:
     """Return a subject with its gradients for random cotangents only; raises EvaluationError."""
-    generator = torch.Generator().manual_seed(settings.seed)
+    generator = torch.Generator().manual_seed(own_seed(settings.seed + 1))
     draft = Subject(
         problem=problem,
         settings=settings,

@@ -40,7 +40,7 @@ from gradverify.checks.reference.narrow import with_advice
 from gradverify.checks.reference.outputs import incomparable, wrong_kind
 from gradverify.checks.reference.own_gradient import wrong_gradient
 from gradverify.checks.wording import entries_text
-from gradverify.core.model.generators import forward_seed
+from gradverify.core.model.generators import own_seed
 from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import Tape, record_all
 from gradverify.deadline import keeping
@@ -108,7 +108,7 @@ def _recorded(problem: Problem, seed: int) -> tuple[Problem, Tape, bool]:
         is_random = are_used(problem, given, before)
     if not is_random or problem.seed is not None:
         return problem, tape, is_random
-    seeded = replace(problem, seed=forward_seed(seed))
+    seeded = replace(problem, seed=own_seed(seed))
     return seeded, record_all(seeded), True
 
 

@@ -16,7 +16,7 @@ from gradverify.core.forward.noise import largest_change
 from gradverify.core.forward.sampler import Sampler, outputs_near, sampler
 from gradverify.core.forward.step_noise import rounding_on_the_way
 from gradverify.core.model.coordinates import flatten
-from gradverify.core.model.generators import forward_seed, generators_unused, seed_everywhere
+from gradverify.core.model.generators import generators_unused, own_seed, seed_everywhere
 from gradverify.core.model.magnitudes import all_set, any_set, equal_or_nan, finite_size, identical, scales
 from gradverify.core.model.problem import NARROW, Problem
 from gradverify.core.model.tape import Tape, random_cotangents, record, vjp
@@ -46,7 +46,7 @@ def made_repeatable(problem: Problem, tape: Tape, seed: int) -> Repeatable | Non
     found = Repeatable(problem=problem, tape=tape, sampled=sampler(problem, tape))
     repeated = _repeats(found.sampled)
     if problem.seed is None and (not repeated or not generators_unused(seed)):
-        seeded = replace(problem, seed=forward_seed(seed))
+        seeded = replace(problem, seed=own_seed(seed))
         tape = record(seeded)
         found = Repeatable(problem=seeded, tape=tape, sampled=sampler(seeded, tape))
         repeated = _repeats(found.sampled)
@@ -108,7 +108,7 @@ def _gradient(problem: Problem) -> Tensor:
 
 def _random_vjp(problem: Problem, tape: Tape) -> Tensor:
     with torch.no_grad():
-        found = vjp(problem, tape, [cotangent.tensor for cotangent in random_cotangents(tape, forward_seed(0))])
+        found = vjp(problem, tape, [cotangent.tensor for cotangent in random_cotangents(tape, 0)])
     pairs = zip(found, problem.primals, strict=True)
     return flatten(torch.zeros_like(primal.tensor) if grad is None else grad for grad, primal in pairs)
 

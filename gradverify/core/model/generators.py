@@ -18,8 +18,8 @@ _LEAST = torch.tensor(MAGNITUDES[0], dtype=torch.float64, device="cpu")
 _SEED_OFFSET = 24_301  # a backward that draws its mask again from seed 0 must not be right by accident
 
 
-def forward_seed(seed: int) -> int:
-    """Return the seed for a random forward: a number that user code is unlikely to use as a seed itself."""
+def own_seed(seed: int) -> int:
+    """Return a seed that user code is unlikely to use itself: its numbers are not those of an input or a mask."""
     return seed + _SEED_OFFSET
 
 

@@ -13,6 +13,7 @@ from torch.autograd.function import BackwardCFunction
 
 from gradverify.arithmetic.narrowing import casts_left_out
 from gradverify.core.model.coordinates import Named, as_plain, is_freed
+from gradverify.core.model.generators import own_seed
 from gradverify.core.model.problem import Primal, Problem, call, fresh, metered
 from gradverify.errors import USER_ERRORS, EvaluationError
 
@@ -185,8 +186,11 @@ def vjp_problem(problem: Problem, tape: Tape, seed: int) -> Problem:
 
 
 def random_cotangents(tape: Tape, seed: int) -> tuple[Primal, ...]:
-    """Return a random cotangent for each output, as a primal named after it."""
-    generator = torch.Generator().manual_seed(seed)
+    """Return a random cotangent for each output, as a primal named after it.
+
+    It is equal to no input that was drawn from the same seed, and to no mask: some mistakes would not show.
+    """
+    generator = torch.Generator().manual_seed(own_seed(seed + 1))
     found = []
     for output in tape.outputs:
         values = torch.randn(output.tensor.shape, generator=generator, dtype=_wide(output.tensor.dtype))
