@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from gradverify.case import Settings
+from gradverify.checks.as_used import as_used
 from gradverify.checks.contract import second_order
 from gradverify.checks.contract.build import subject_for, with_measured_noise
 from gradverify.checks.derivative import Judgement, Question, is_worn_out, judge, on_fresh_graphs, seeded, unjudgeable
@@ -17,6 +19,8 @@ from gradverify.checks.gradcheck import RANDOM
 from gradverify.checks.symmetry import asymmetric
 from gradverify.checks.torch_gradcheck import run_gradgradcheck
 from gradverify.checks.untracked import containers_seen, never_called, without_backward
+from gradverify.core.backward.vjps import Graph, Reuse, row
+from gradverify.core.decide.backward_rounding import problem_at
 from gradverify.core.decide.context import JudgingContext, Reconsider, of_column_groups
 from gradverify.core.decide.verdict import Code, Judged, Reason, decide
 from gradverify.core.estimate.column_groups import single_columns
@@ -27,9 +31,9 @@ from gradverify.core.estimate.stencil import sample
 from gradverify.core.estimate.tableau import HALVINGS, coarse_steps, fine_steps, tableau
 from gradverify.core.forward.noise import measure
 from gradverify.core.forward.repeatable import Repeatable, made_repeatable
-from gradverify.core.forward.sampler import Sampler, sampler
+from gradverify.core.forward.sampler import Sampler, first_cotangent, sampler
 from gradverify.core.model.limits import chunks
-from gradverify.core.model.magnitudes import scales
+from gradverify.core.model.magnitudes import all_set, scales
 from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import Rejected, has_once_differentiable, record, vjp, vjp_problem
 from gradverify.deadline import keeping
@@ -40,6 +44,7 @@ from gradverify.result import CheckResult, Verdict
 NAME = "gradgradcheck"
 SERIES = 200  # of its codes
 _UNDECLARED = "; only with create_graph=True: make backward differentiable, or mark it @once_differentiable"
+_ALIKE = 1e-3  # of the largest entry: a vjp at the opposite cotangents that is off by less is taken for rounding
 _OF_SLOPE = 4.0  # times the noise of a central difference: noise of a slope between one step and a quarter of it
 
 
@@ -72,12 +77,10 @@ def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) 
     try:
         reconsider = _kinks_of(ready, settings)
         question = Question(check=NAME, series=SERIES, settings=settings, reconsider=reconsider, diagnose=diagnose)
-        judged = judge(question, second)
+        judged = _judged(question, second)
         with keeping(judged.result):
-            worn = is_worn_out(judged, judged.result)
-        if worn:  # the first result is not kept if time runs out here
-            judged = _second_look(question, second, judged)
-        with keeping(judged.result):
+            opposite = _opposite_cotangents(judged, second)
+            judged = judged if opposite is None else _with_opposite_sign(_judged(question, opposite))
             found = seeded(_with_remarks(judged, ready, settings.seed), problem, ready)
             found = replace(found, evaluations=evaluations(second.problem))
             found = _with_reasons(found, problem, settings)
@@ -86,12 +89,40 @@ def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) 
     return with_torch_outcome(found, run_gradgradcheck(ready.problem, settings, ready.tape))
 
 
-def _second_look(question: Question, second: Repeatable, first: Judgement) -> Judgement:
-    """Judge again with a new graph for every vjp; keep the first judgement if user code raises."""
-    try:
-        return judge(question, on_fresh_graphs(second))
-    except EvaluationError:
-        return first
+def _judged(question: Question, second: Repeatable) -> Judgement:
+    """Judge the problem of the vjp, again with a new graph for every vjp of it if one graph no longer repeats them."""
+    judged = judge(question, second)
+    with keeping(judged.result):
+        found = as_used(judged, second, question.settings)
+        worn = is_worn_out(judged, found)
+    if worn:  # the first result is not kept if time runs out here
+        with suppress(EvaluationError):
+            fresh = on_fresh_graphs(second)
+            judged = judge(question, fresh)
+            found = as_used(judged, fresh, question.settings)
+    return replace(judged, result=found)
+
+
+def _opposite_cotangents(judged: Judgement, second: Repeatable) -> Repeatable | None:
+    """Return the problem at the opposite cotangents if the accepted derivative is another one there; costs a vjp.
+
+    The vjp is linear in its cotangents: with their sign, its derivative by the inputs changes sign, and that by the
+    cotangents stays. One that differs is wrong for one of the signs.
+    """
+    if judged.found is None or judged.result.verdict is not Verdict.PASS:
+        return None
+    known, vjp_here = judged.found.backward.known_vjp
+    first = first_cotangent(second.sampled)
+    point = second.sampled.point.clone()
+    point[first:] *= -1.0
+    problem = problem_at(second.problem, point)
+    tape = record(problem)
+    there = row(replace(judged.found.backward, problem=problem, tape=tape, graph=Graph(reuse=Reuse.SHARED)), known)
+    there[:first] *= -1.0
+    largest = vjp_here.abs().nan_to_num(0.0, 0.0).max()
+    if all_set(((there - vjp_here).abs() <= _ALIKE * largest) | ~vjp_here.isfinite()):
+        return None
+    return Repeatable(problem=problem, tape=tape, sampled=sampler(problem, tape))
 
 
 def _with_remarks(judgement: Judgement, first: Repeatable, seed: int) -> CheckResult:
@@ -142,6 +173,11 @@ def _runs_without_graph(first: Repeatable) -> bool:
     except EvaluationError:
         return False
     return True
+
+
+def _with_opposite_sign(judged: Judgement) -> Judgement:
+    message = f"{judged.result.message}; with cotangents of the opposite sign, while it agrees with the first ones"
+    return replace(judged, result=replace(judged.result, message=message))
 
 
 def _kinks_of(first: Repeatable, settings: Settings) -> Reconsider:

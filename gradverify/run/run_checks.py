@@ -15,7 +15,7 @@ from gradverify.deadline import Deadline, seconds_left
 from gradverify.diagnosis.diagnose import diagnose
 from gradverify.errors import GradverifyError, what_is_lacking
 from gradverify.problem import ran_out_of_time
-from gradverify.result import CheckResult
+from gradverify.result import CheckResult, Verdict
 from gradverify.run.describe_exception import defect_text, is_of_user_code
 from gradverify.run.memory import is_out_of_memory
 from gradverify.run.no_answer import with_skipped_rest
@@ -50,10 +50,32 @@ def run_checks(
         given = replace(problem, deadline=deadline)
         other = None if surrogate is None else replace(surrogate, problem=replace(surrogate.problem, deadline=deadline))
         finished = (*finished, _run(name, given, settings_of[name], other))
+        finished = finished if surrogate is not None else _with_proof(finished)
         on_results(finished)
         if ran_out_of_time(finished[-1]) and seconds_left(problem.deadline) <= 0:
             break
     return with_skipped_rest(finished, checks)
+
+
+def _with_proof(results: tuple[CheckResult, ...]) -> tuple[CheckResult, ...]:
+    """Make GV206 a fail if gradcheck passes: the first derivative is right at this point, and wrong close to it.
+
+    Elsewhere it is a remark, since gradcheck fails by the same mistake.
+    """
+    if not any(each.check == gradcheck.NAME and each.verdict is Verdict.PASS for each in results):
+        return results
+    return tuple(_failed(each) if each.verdict is Verdict.PASS else each for each in results)
+
+
+def _failed(result: CheckResult) -> CheckResult:
+    findings = [
+        replace(each, verdict=Verdict.FAIL, message=f"{each.message}; the first derivative is right here by accident")
+        if each.code == "GV206"
+        else each
+        for each in result.findings
+    ]
+    is_proof = tuple(findings) != result.findings
+    return replace(result, verdict=Verdict.FAIL, findings=tuple(findings)) if is_proof else result
 
 
 def share(deadline: Deadline | None, checks: int) -> Deadline | None:

@@ -371,34 +371,97 @@ def test_each_forward_is_counted_once() -> None:
     assert checked(Cubed.apply, X).evaluations.forward == calls > 0
 
 
-class CubeSlope(Function):
-    """The gradient of a cube; its derivative by x uses x where the cotangent belongs."""
+def cube(second: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]) -> Callable[[Tensor], Tensor]:
+    """Return the sum of cubes, whose backward is a Function; `second` maps its cotangent, grad and x to gradients."""
 
-    @staticmethod
-    def forward(ctx: Any, grad: Tensor, x: Tensor) -> Tensor:
-        ctx.save_for_backward(x)
-        return 3 * x * x * grad
+    class Slope(Function):
+        @staticmethod
+        def forward(ctx: Any, grad: Tensor, x: Tensor) -> Tensor:
+            ctx.save_for_backward(grad, x)
+            return 3 * x * x * grad
 
-    @staticmethod
-    def backward(ctx: Any, weight: Tensor) -> tuple[Tensor, Tensor]:
-        (x,) = ctx.saved_tensors
-        return 3 * x * x * weight, 6 * x * x * weight
+        @staticmethod
+        def backward(ctx: Any, weight: Tensor) -> tuple[Tensor, Tensor]:
+            by_grad, by_x = second(weight, *ctx.saved_tensors)
+            return by_grad.sum(), by_x
 
+    class Cube(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.save_for_backward(x)
+            return (x**3).sum()
 
-class Cube(Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        ctx.save_for_backward(x)
-        return x**3
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Tensor:
+            return Slope.apply(grad, *ctx.saved_tensors)
 
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
-        return CubeSlope.apply(grad, *ctx.saved_tensors)
+    return Cube.apply
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_cotangents_are_no_inputs_drawn_from_the_same_seed(seed: int) -> None:
     torch.manual_seed(seed)
-    x = torch.randn(4, dtype=torch.float64, requires_grad=True)
-    settings = replace(ALONE, seed=seed)
-    assert run_check("gradgradcheck", problem_of(Cube.apply, x), settings).verdict is Verdict.FAIL
+    x = torch.randn((), dtype=torch.float64, requires_grad=True)
+    wrong = cube(lambda weight, grad, x: (3 * x * x * weight, 6 * x * x * weight))  # x where grad belongs
+    assert run_check("gradgradcheck", problem_of(wrong, x), replace(ALONE, seed=seed)).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("of", [torch.abs, torch.neg, lambda grad: grad.clamp(max=0), lambda grad: grad.clamp(min=0)])
+def test_a_second_derivative_that_is_right_for_one_sign_of_the_cotangent_fails(
+    of: Callable[[Tensor], Tensor], seed: int
+) -> None:
+    right, wrong = (
+        run_check("gradgradcheck", problem_of(cube(second), double([1.0, 2.0])), replace(ALONE, seed=seed))
+        for second in (
+            lambda weight, grad, x: (3 * x * x * weight, 6 * x * grad * weight),
+            lambda weight, grad, x: (3 * x * x * weight, 6 * x * of(grad) * weight),
+        )
+    )
+    assert (right.verdict, wrong.verdict, wrong.mismatched) == (Verdict.PASS, Verdict.FAIL, 2)
+
+
+@pytest.mark.parametrize(
+    "of", [lambda weight: weight.clamp(-1, 1), torch.abs, lambda weight: weight / weight.norm().clamp(min=1.0)]
+)
+def test_a_second_derivative_that_is_not_linear_in_its_cotangent_fails(of: Callable[[Tensor], Tensor]) -> None:
+    x = double([0.5, -1.0, 2.0])
+    right, wrong = (
+        checked(cube(lambda weight, grad, x, of=of: (3 * x * x * of(weight), 6 * x * grad * of(weight))), x)  # type: ignore[misc]
+        for of in (torch.clone, of)
+    )
+    assert (right.verdict, wrong.verdict) == (Verdict.PASS, Verdict.FAIL)
+    assert "GV301" in {finding.code for finding in wrong.findings}
+
+
+@pytest.mark.parametrize("gives_up", [False, True])
+def test_a_second_derivative_that_drops_one_of_two_cotangents_fails(gives_up: bool) -> None:
+    class Slopes(Function):
+        @staticmethod
+        def forward(ctx: Any, grad: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+            ctx.save_for_backward(grad, a, b)
+            ctx.set_materialize_grads(False)
+            return grad * b, grad * a
+
+        @staticmethod
+        def backward(ctx: Any, of_a: Tensor | None, of_b: Tensor | None) -> Any:
+            grad, a, b = ctx.saved_tensors
+            if gives_up and (of_a is None or of_b is None):
+                return None, None, None
+            of_a, of_b = (torch.zeros_like(a) if each is None else each for each in (of_a, of_b))
+            return of_a * b + of_b * a, of_b * grad, of_a * grad
+
+    class Product(Function):
+        @staticmethod
+        def forward(ctx: Any, a: Tensor, b: Tensor) -> Tensor:
+            ctx.save_for_backward(a, b)
+            return a * b
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Any:
+            return Slopes.apply(grad, *ctx.saved_tensors)
+
+    found = checked(Product.apply, double([1.0, 2.0]), double([3.0, 4.0]))
+    assert (found.verdict, "GV308" in {finding.code for finding in found.findings}) == (
+        (Verdict.FAIL, True) if gives_up else (Verdict.PASS, False)
+    )

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from gradverify.api.verify import verify
 from gradverify.result import CheckResult, Verdict
 from tests.core.support import double, gradgradcheck, with_backward
 
@@ -29,6 +30,21 @@ def test_a_backward_that_is_no_gradient_is_remarked_on() -> None:
     assert result.message == "54 entries agree; backward is the gradient of no function"
     assert result.findings[0].verdict is Verdict.PASS
     assert "p·(H q) is" in result.findings[0].message
+
+
+def test_it_is_a_fail_where_gradcheck_passes() -> None:
+    """Weights of ones hide that backward forgets them; its own derivative shows it."""
+    checks = ["gradcheck", "gradgradcheck"]
+    forgets = with_backward(torch.mul, lambda g, x, w: (g, g * x))
+    hidden, shown, right = (
+        verify(function, (double(X), double(weights)), checks=checks)
+        for function, weights in ((forgets, [1.0] * 3), (forgets, Y), (RIGHT["a product"][0], [1.0] * 3))
+    )
+    assert [check.verdict for check in hidden.checks] == [Verdict.PASS, Verdict.FAIL]
+    assert hidden.checks[1].findings[0].code == "GV206"
+    assert "by accident" in hidden.checks[1].findings[0].message
+    assert [check.verdict for check in shown.checks] == [Verdict.FAIL, Verdict.PASS]
+    assert [check.verdict for check in right.checks] == [Verdict.PASS, Verdict.PASS]
 
 
 WRONG = {

@@ -52,7 +52,7 @@ def test_a_right_gradient_is_never_accused_whenever_time_runs_out(limited: Limit
         found = limited(check, calls, torch.sin, double([0.5, -1.0]))
         if found == unlimited:
             break
-        assert found.verdict is Verdict.ERROR
+        assert found.verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE)  # the latter once all entries agree
         assert codes(found)[-1] == "GV904"
         assert found.findings[-1].message == f"timed out after {calls} s"
         assert found.evaluations.forward + found.evaluations.backward <= calls

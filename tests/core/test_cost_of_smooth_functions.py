@@ -49,7 +49,8 @@ def test_elementwise_function_of_several_inputs(function: Callable[..., Any], in
 def test_elementwise_function_at_order_2(function: Callable[..., Any]) -> None:
     result = gradgradcheck(function, away_from_zero(300))
     assert (result.verdict, result.entries) == (Verdict.PASS, 2 * 300 * 300)
-    assert result.evaluations.backward <= 2 * SOME  # by two inputs; each forward of the vjp is one backward
+    # By two inputs, and at the opposite cotangents; each forward of the vjp is one backward.
+    assert result.evaluations.backward <= 2 * SOME + 2
 
 
 def test_slope_near_zero_takes_no_more() -> None:
