@@ -94,11 +94,13 @@ def _rounding_of(
     at_once = _RowGroups(
         group_of=groups.group_of.clamp(max=0), cotangents=(signs * groups.cotangents).sum(dim=0, keepdim=True)
     )
-    one_by_one = replace(backward, graph=Graph(reuse=backward.graph.reuse, vectorises=False))
+    state = backward.graph
+    vectorises = state.vectorises and state.vectorised_calls > 0
+    noisy = replace(backward, graph=Graph(reuse=state.reuse, vectorises=vectorises, is_noisy=True))
 
     def measured(measure: Measure, groups: _RowGroups) -> Tensor:
         def claims() -> Tensor:
-            return _entries(context, chosen, one_by_one, groups, [torch.zeros_like(context.sampled.point)])[0]
+            return _entries(context, chosen, noisy, groups, [torch.zeros_like(context.sampled.point)])[0]
 
         return _EPS * measure(claims, claims())
 
@@ -231,7 +233,7 @@ def backward_at(backward: Backward, point: Tensor) -> Backward:
     """
     problem = problem_at(backward.problem, point)
     reuse = Reuse.SHARED if backward.graph.reuse is Reuse.SHARED else Reuse.FRESH
-    graph = Graph(reuse=reuse, vectorises=backward.graph.vectorises)
+    graph = replace(backward.graph, reuse=reuse, vectorised_calls=0)
     return replace(backward, problem=problem, tape=record(problem), graph=graph)
 
 
