@@ -129,6 +129,17 @@ def test_keyword_arguments_are_differentiated_and_called_by_their_keyword() -> N
     assert weight.grad is None
 
 
+def test_inputs_of_a_module_that_are_not_differentiated_are_named() -> None:
+    x, labels = torch.ones(2, 3, dtype=torch.float64), torch.tensor([0, 1])
+    bilinear = torch.nn.Bilinear(3, 3, 2, dtype=torch.float64)
+    assert (
+        "not require grad: input1"
+        in gradverify.verify(bilinear, (x, x.clone().requires_grad_()), checks=["gradcheck"]).note
+    )
+    loss = torch.nn.NLLLoss()
+    assert gradverify.verify(loss, (x.clone().requires_grad_(), labels), checks=["gradcheck"]).note == ""
+
+
 def test_keyword_arguments_of_a_module_are_passed_on() -> None:
     class Shifted(torch.nn.Linear):
         def forward(self, x: Tensor, *, shift: Tensor | None = None) -> Tensor:  # type: ignore[override]

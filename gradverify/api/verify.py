@@ -291,8 +291,16 @@ def _applied(function: Any, given: Call, seed: int) -> tuple[Callable[..., Any],
     if _is_module(function):
         parameters, note = drawn_around(own_parameters(function), forward_of(function, given), key="verify", seed=seed)
         applied, call = as_function(function, given, parameters)
-        return applied, call, type(function).__name__, note
+        return applied, call, type(function).__name__, "; ".join(filter(None, (note, _left_out(given))))
     return function, given, "", ""
+
+
+def _left_out(given: Call) -> str:
+    """Return which inputs in floating point are not differentiated, "" if there are none."""
+    named = [*zip(given.names, given.args, strict=True), *given.kwargs.items()]
+    tensors = [(name, value) for name, value in named if isinstance(value, torch.Tensor) and value.is_floating_point()]
+    names = [name for name, value in tensors if not value.requires_grad]
+    return f"not differentiated, as they do not require grad: {', '.join(names)}" if names else ""
 
 
 def _refuse_shared_parameters(call: Call) -> None:

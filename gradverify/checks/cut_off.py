@@ -49,10 +49,11 @@ def cut_off(steady: Repeatable) -> Iterator[Finding]:
 def _at(steady: Repeatable, displacement: Tensor, names: Sequence[str]) -> dict[str, Tensor]:
     """Return the named outputs at a displaced point, as coordinates."""
     primals = [primal.tensor for primal in steady.problem.primals]
-    tensors = [tensor.clone() for tensor in unflatten(steady.sampled.point + displacement, primals)]
-    with torch.no_grad():
-        found = call(steady.problem, tensors)
-    return {output.name: flatten([output.tensor]).clone() for output in found if output.name in names}
+    with_graph = steady.sampled.with_graph  # a forward that takes a gradient itself raises without one
+    with torch.set_grad_enabled(with_graph):
+        points = unflatten(steady.sampled.point + displacement, primals)
+        found = call(steady.problem, [point.requires_grad_(with_graph).clone() for point in points])
+    return {output.name: flatten([output.tensor.detach()]).clone() for output in found if output.name in names}
 
 
 def _smooth(sides: Sequence[Tensor | None]) -> int:

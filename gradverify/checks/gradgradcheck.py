@@ -44,6 +44,7 @@ from gradverify.result import CheckResult, Verdict
 NAME = "gradgradcheck"
 SERIES = 200  # of its codes
 _UNDECLARED = "; only with create_graph=True: make backward differentiable, or mark it @once_differentiable"
+_OF_BACKWARD = "; in the derivative of backward"
 _ALIKE = 1e-3  # of the largest entry: a vjp at the opposite cotangents that is off by less is taken for rounding
 _OF_SLOPE = 4.0  # times the noise of a central difference: noise of a slope between one step and a quarter of it
 
@@ -85,7 +86,7 @@ def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) 
             found = replace(found, evaluations=evaluations(second.problem))
             found = _with_reasons(found, problem, settings)
     except EvaluationError as error:
-        found = _failed(ready, problem, error)
+        found = _failed(ready, problem, error, is_second=True)
     return with_torch_outcome(found, run_gradgradcheck(ready.problem, settings, ready.tape))
 
 
@@ -154,14 +155,18 @@ def _with_reasons(result: CheckResult, problem: Problem, settings: Settings) -> 
     return replace(result, findings=(*reasons, *result.findings), evaluations=evaluations(problem))
 
 
-def _failed(first: Repeatable, problem: Problem, error: EvaluationError) -> CheckResult:
-    """Return the result if user code raises: a skip if backward declares that it cannot be differentiated."""
+def _failed(first: Repeatable, problem: Problem, error: EvaluationError, *, is_second: bool = False) -> CheckResult:
+    """Return the result if user code raises: a skip if backward declares that it cannot be differentiated.
+
+    If `is_second`, what raised is the derivative of backward, or what it calls, and not backward itself.
+    """
     original, text = error.original, str(error.original)
     from_torch = isinstance(original, RuntimeError) and "is not implemented" in text
     if error.stage == "backward" and (from_torch or isinstance(original, NotImplementedError)):
         reason = text.splitlines()[0] if text else "it raises NotImplementedError"
         return skipped(NAME, problem, f"backward has no derivative of its own: {reason}")
-    hint = _UNDECLARED if error.stage == "backward" and _runs_without_graph(first) else ""
+    is_undeclared = error.stage == "backward" and not is_second and _runs_without_graph(first)
+    hint = _UNDECLARED if is_undeclared else _OF_BACKWARD if error.stage == "backward" and is_second else ""
     return failed_call(NAME, problem, error, hint)
 
 

@@ -203,6 +203,26 @@ def test_an_output_cut_off_from_its_inputs_is_remarked_on() -> None:
     assert result.message.endswith("no gradient through output[1]")
 
 
+def test_so_is_one_of_a_forward_that_takes_a_gradient_itself() -> None:
+    class Quartic(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.save_for_backward(4 * x**3)
+            return (x**4).sum()
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Tensor:
+            (slope,) = ctx.saved_tensors
+            return grad * slope  # its own derivative is lost
+
+    def energy_and_force(x: Tensor) -> tuple[Tensor, Tensor]:
+        energy = Quartic.apply(x)
+        return energy, -torch.autograd.grad(energy, x, create_graph=True)[0]
+
+    result = checked(energy_and_force, double([0.5, -1.0, 2.0]))
+    assert [(finding.code, finding.of) for finding in result.findings] == [("GV105", "output[1]")]
+
+
 @pytest.mark.parametrize("beside", [torch.sign, torch.round, torch.zeros_like, torch.argsort, torch.isnan])
 def test_an_output_that_has_no_derivative_is_not_remarked_on(beside: Any) -> None:
     result = checked(lambda x: Cut.apply(x, lambda x: beside(x).to(x.dtype)), double([0.6, -1.2, 2.2]))

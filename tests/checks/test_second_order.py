@@ -352,6 +352,11 @@ def test_a_backward_that_always_raises_is_not_told_to_declare_anything() -> None
     assert "once_differentiable" not in checked(Misspelt.apply, X).message
 
 
+def test_nor_is_one_whose_derivative_raises() -> None:
+    result = checked(cube(lambda weight, grad, x: (3 * x * x * weight, grad * undefined)), X)  # type: ignore[name-defined] # noqa: F821
+    assert result.message.endswith("in <lambda>); in the derivative of backward")
+
+
 def test_each_forward_is_counted_once() -> None:
     calls = 0
 

@@ -114,6 +114,14 @@ def test_wrong_gradient_if_only_second_input_requires_grad_fails() -> None:
     assert "only y needs a gradient" in result.message
 
 
+def test_a_forward_that_takes_a_gradient_by_one_input_need_not_run_without_it() -> None:
+    def penalty(x: Tensor, w: Tensor) -> Tensor:
+        (slope,) = torch.autograd.grad((x * w).sin().sum(), x, create_graph=True)
+        return slope.square().sum()
+
+    assert failing(contract(penalty, X, Y)) == set()
+
+
 def test_gradients_only_for_inputs_that_need_them_pass() -> None:
     def backward(ctx: Any, x: Tensor, y: Tensor, g: Tensor) -> Any:
         return g * y if ctx.needs_input_grad[0] else None, g * x if ctx.needs_input_grad[1] else None
