@@ -19,6 +19,7 @@ from gradverify.checks.gradcheck import RANDOM
 from gradverify.checks.symmetry import asymmetric
 from gradverify.checks.torch_gradcheck import run_gradgradcheck
 from gradverify.checks.untracked import containers_seen, never_called, without_backward
+from gradverify.checks.wording import distinguishable
 from gradverify.core.backward.vjps import Graph, Reuse, row
 from gradverify.core.decide.backward_rounding import problem_at
 from gradverify.core.decide.context import JudgingContext, Reconsider, of_column_groups
@@ -32,6 +33,7 @@ from gradverify.core.estimate.tableau import HALVINGS, coarse_steps, fine_steps,
 from gradverify.core.forward.noise import measure
 from gradverify.core.forward.repeatable import Repeatable, made_repeatable
 from gradverify.core.forward.sampler import Sampler, first_cotangent, sampler
+from gradverify.core.jacobians import Investigation
 from gradverify.core.model.limits import chunks
 from gradverify.core.model.magnitudes import all_set, scales
 from gradverify.core.model.problem import Problem
@@ -39,7 +41,7 @@ from gradverify.core.model.tape import Rejected, has_once_differentiable, record
 from gradverify.deadline import keeping
 from gradverify.errors import EvaluationError
 from gradverify.evidence import Diagnose, undiagnosed
-from gradverify.result import CheckResult, Verdict
+from gradverify.result import CheckResult, Finding, Verdict
 
 NAME = "gradgradcheck"
 SERIES = 200  # of its codes
@@ -80,8 +82,7 @@ def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) 
         question = Question(check=NAME, series=SERIES, settings=settings, reconsider=reconsider, diagnose=diagnose)
         judged = _judged(question, second)
         with keeping(judged.result):
-            opposite = _opposite_cotangents(judged, second)
-            judged = judged if opposite is None else _with_opposite_sign(_judged(question, opposite))
+            judged = _at_other_cotangents(question, judged, second)
             found = seeded(_with_remarks(judged, ready, settings.seed), problem, ready)
             found = replace(found, evaluations=evaluations(second.problem))
             found = _with_reasons(found, problem, settings)
@@ -104,26 +105,53 @@ def _judged(question: Question, second: Repeatable) -> Judgement:
     return replace(judged, result=found)
 
 
-def _opposite_cotangents(judged: Judgement, second: Repeatable) -> Repeatable | None:
-    """Return the problem at the opposite cotangents if the accepted derivative is another one there; costs a vjp.
+def _at_other_cotangents(question: Question, judged: Judgement, second: Repeatable) -> Judgement:
+    """Return the judgement after a look at cotangents of the opposite sign that are constants; costs a vjp.
 
-    The vjp is linear in its cotangents: with their sign, its derivative by the inputs changes sign, and that by the
-    cotangents stays. One that differs is wrong for one of the signs.
+    The vjp is linear in its cotangents, so its derivative by the inputs changes sign with them. If it does not, it may
+    be wrong for one of the signs, or where the cotangents need no gradient, as those of a gradient penalty.
     """
     if judged.found is None or judged.result.verdict is not Verdict.PASS:
-        return None
-    known, vjp_here = judged.found.backward.known_vjp
-    first = first_cotangent(second.sampled)
-    point = second.sampled.point.clone()
+        return judged
+    first, point = first_cotangent(second.sampled), second.sampled.point.clone()
     point[first:] *= -1.0
-    problem = problem_at(second.problem, point)
-    tape = record(problem)
-    there = row(replace(judged.found.backward, problem=problem, tape=tape, graph=Graph(reuse=Reuse.SHARED)), known)
-    there[:first] *= -1.0
-    largest = vjp_here.abs().nan_to_num(0.0, 0.0).max()
-    if all_set(((there - vjp_here).abs() <= _ALIKE * largest) | ~vjp_here.isfinite()):
+    opposite = problem_at(second.problem, point)
+    if _shown_by_constants(judged.found, opposite, -1.0) is None:
+        return judged
+    tape = record(opposite)
+    other = _judged(question, Repeatable(problem=opposite, tape=tape, sampled=sampler(opposite, tape)))
+    if other.result.verdict is not Verdict.PASS:
+        message = f"{other.result.message}; with cotangents of the opposite sign, while it agrees with the first ones"
+        return replace(other, result=replace(other.result, message=message))
+    found = _shown_by_constants(judged.found, second.problem, 1.0)
+    if found is None:
+        return judged
+    findings = (found, *judged.result.findings)
+    return replace(
+        judged, result=replace(judged.result, verdict=Verdict.FAIL, message=found.message, findings=findings)
+    )
+
+
+def _shown_by_constants(accepted: Investigation, problem: Problem, sign: float) -> Finding | None:
+    """Return a fail if the derivative by the inputs, times `sign`, is another one with constants for cotangents."""
+    cotangents = [primal.tensor for primal in problem.primals[len(problem.primals) - problem.cotangents :]]
+    inputs = problem.primals[: len(problem.primals) - problem.cotangents]
+    constant = replace(problem, function=lambda *xs: problem.function(*xs, *cotangents), primals=inputs, cotangents=0)
+    weights, vjp_of_accepted = accepted.backward.known_vjp
+    backward = replace(accepted.backward, problem=constant, tape=record(constant), graph=Graph(reuse=Reuse.SHARED))
+    found = sign * row(backward, weights)
+    expected = vjp_of_accepted[: len(found)]
+    off = (found - expected).abs().masked_fill(~expected.isfinite(), 0.0)
+    if all_set(off <= _ALIKE * expected.abs().nan_to_num(0.0, 0.0, 0.0).max()):
         return None
-    return Repeatable(problem=problem, tape=tape, sampled=sampler(problem, tape))
+    worst = int(off.nan_to_num(torch.inf).argmax())
+    block = next(each for each in accepted.sampled.inputs if each.start <= worst < each.stop)
+    one, other = distinguishable(float(found[worst]), float(expected[worst]))
+    text = (
+        "backward's own derivative is another one where its cotangents need no gradient, as in a gradient penalty: "
+        f"{one} by {block.name}, and {other} where they do"
+    )
+    return Finding(code="GV404", verdict=Verdict.FAIL, wrt=block.name, message=text)
 
 
 def _with_remarks(judgement: Judgement, first: Repeatable, seed: int) -> CheckResult:
@@ -178,11 +206,6 @@ def _runs_without_graph(first: Repeatable) -> bool:
     except EvaluationError:
         return False
     return True
-
-
-def _with_opposite_sign(judged: Judgement) -> Judgement:
-    message = f"{judged.result.message}; with cotangents of the opposite sign, while it agrees with the first ones"
-    return replace(judged, result=replace(judged.result, message=message))
 
 
 def _kinks_of(first: Repeatable, settings: Settings) -> Reconsider:

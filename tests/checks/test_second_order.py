@@ -426,6 +426,38 @@ def test_a_second_derivative_that_is_right_for_one_sign_of_the_cotangent_fails(
     assert (right.verdict, wrong.verdict, wrong.mismatched) == (Verdict.PASS, Verdict.FAIL, 2)
 
 
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_second_derivative_that_is_lost_where_the_cotangent_is_constant_fails(place: int) -> None:
+    """As in a gradient penalty. The inputs of the inner Function are counted from 0, its cotangent first."""
+
+    class Slope(Function):
+        @staticmethod
+        def forward(ctx: Any, grad: Tensor, x: Tensor) -> Tensor:
+            ctx.save_for_backward(grad, x)
+            return 3 * x * x * grad
+
+        @staticmethod
+        def backward(ctx: Any, weight: Tensor) -> tuple[Tensor, Tensor | None]:
+            grad, x = ctx.saved_tensors
+            return 3 * x * x * weight, 6 * x * grad * weight if ctx.needs_input_grad[place] else None
+
+    class Cube(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.save_for_backward(x)
+            return x**3
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Tensor:
+            return Slope.apply(grad, *ctx.saved_tensors)
+
+    result = checked(Cube.apply, X)
+    if place == 1:
+        assert (result.verdict, result.findings) == (Verdict.PASS, ())
+    else:
+        assert (result.verdict, "GV404" in {finding.code for finding in result.findings}) == (Verdict.FAIL, True)
+
+
 @pytest.mark.parametrize(
     "of", [lambda weight: weight.clamp(-1, 1), torch.abs, lambda weight: weight / weight.norm().clamp(min=1.0)]
 )
