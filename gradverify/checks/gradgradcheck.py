@@ -155,7 +155,7 @@ def _shown_by_constants(accepted: Investigation, problem: Problem, sign: float) 
 
 
 def _with_remarks(judgement: Judgement, first: Repeatable, seed: int) -> CheckResult:
-    """Add a remark if backward is not a gradient, which is no fail: gradcheck judges the first derivative.
+    """Add a remark if backward is not a gradient, which fails the case only if gradcheck passes; see `run_checks`.
 
     Near a kink, or anything else that cannot be judged, a Hessian need not be symmetric. Beside a wrong second
     derivative it is not looked for: that has to be mended first.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from gradverify.arithmetic.unrounded import WIDE
@@ -55,18 +56,15 @@ def investigate(steady: Repeatable, settings: Settings, reconsider: Reconsider) 
     the digits of the inputs: rounding in backward explains no error that it has there too. If both agree, the error
     bars and the detection limit are those without casts.
     """
-    ready = in_double(steady)
-    if not ready.sampled.only_casts_round:
-        return _compared(steady, ready, settings, reconsider)
-    try:
-        without = _without_casts(ready.sampled)
-        exact = _compared(without, without, settings, reconsider)
-    except EvaluationError:
-        return _compared(steady, ready, settings, reconsider)
-    if exact.comparison.wrong:
+    ready, exact = in_double(steady), None
+    if ready.sampled.only_casts_round:
+        with suppress(EvaluationError):
+            without = _without_casts(ready.sampled)
+            exact = _compared(without, without, settings, reconsider)
+    if exact is not None and exact.comparison.wrong:
         return exact
     found = _compared(steady, ready, settings, reconsider)
-    if not (is_accepted(exact.comparison) and is_accepted(found.comparison)):
+    if exact is None or not (is_accepted(exact.comparison) and is_accepted(found.comparison)):
         return found
     comparison = replace(found.comparison, extremes=exact.comparison.extremes)
     measured = replace(found.measured, backward_in_float64=exact.backward)

@@ -64,10 +64,10 @@ def _with_proof(results: tuple[CheckResult, ...]) -> tuple[CheckResult, ...]:
     """
     if not any(each.check == gradcheck.NAME and each.verdict is Verdict.PASS for each in results):
         return results
-    return tuple(_failed(each) if each.verdict is Verdict.PASS else each for each in results)
+    return tuple(_failed_by_proof(each) if each.verdict is Verdict.PASS else each for each in results)
 
 
-def _failed(result: CheckResult) -> CheckResult:
+def _failed_by_proof(result: CheckResult) -> CheckResult:
     findings = [
         replace(each, verdict=Verdict.FAIL, message=f"{each.message}; the first derivative is right here by accident")
         if each.code == "GV206"

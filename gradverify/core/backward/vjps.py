@@ -42,9 +42,7 @@ class Graph:
     reuse: Reuse | None = None  # None until a second vjp has been computed on it
     vectorises: bool = True  # False after vjps of many cotangents in one call failed or differed from a single vjp
     vectorised_calls: int = 0  # such calls so far
-    is_noisy: bool = (
-        False  # True if no two vjps are the same, so that those in one call are not compared with single ones
-    )
+    is_noisy: bool = False  # True if no two vjps are the same: those in one call are not compared with single ones
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -94,9 +94,8 @@ def _rounding_of(
     at_once = _RowGroups(
         group_of=groups.group_of.clamp(max=0), cotangents=(signs * groups.cotangents).sum(dim=0, keepdim=True)
     )
-    state = backward.graph
-    vectorises = state.vectorises and state.vectorised_calls > 0
-    noisy = replace(backward, graph=Graph(reuse=state.reuse, vectorises=vectorises, is_noisy=True))
+    vectorises = backward.graph.vectorises and backward.graph.vectorised_calls > 0
+    noisy = replace(backward, graph=Graph(reuse=backward.graph.reuse, vectorises=vectorises, is_noisy=True))
 
     def measured(measure: Measure, groups: _RowGroups) -> Tensor:
         def claims() -> Tensor:
