@@ -137,7 +137,7 @@ def judge_local(claimed: Tensor, local: LadderResult, allowance: EntryTolerance)
     zero, wrong = claimed == 0, judged.code == Code.MISMATCH
     constant, stairs = local.constant & zero, local.high_stair & zero & wrong & ~local.constant
     cancels = wrong & ~constant & ~stairs & ~local.kink
-    cancels &= _is_shown(claimed, judged, local) & (judged.error <= ALIKE * local.rounding_jump)
+    cancels &= judged.error <= ALIKE * local.rounding_jump
     bar = torch.where(cancels, judged.error, judged.bar)
     allowed = torch.where(cancels, BAR_FACTOR * bar, judged.allowed)
     outside = torch.maximum(local.low - claimed, claimed - local.high).clamp(min=0.0)
@@ -207,17 +207,6 @@ def _harmless_error(own: Tensor, allowance: EntryTolerance, size: Tensor) -> Ten
     neighbour = torch.where((beside == 0) & (size > 0), torch.minimum(neighbour, RESOLVED * size), neighbour)
     part = torch.where(is_significant(own, beside), min(RESOLVED, max(DOUBT, allowance.rtol)), RESOLVED)
     return torch.where(own <= _INSIGNIFICANT * beside, neighbour, part.mul_(own))
-
-
-def _is_shown(claimed: Tensor, judged: Judged, local: LadderResult) -> Tensor:
-    """Mask of claims (C, m) within what larger steps show, however steady the differences look at finer ones.
-
-    A quantity that moves in stairs of rounding, multiplied by one that moves smoothly, is smooth between the stairs,
-    with a slope that is not the function's. Larger steps cross the stairs.
-    """
-    low, high = local.range_at_larger_steps
-    slack = (high - low).abs() + judged.bar
-    return (claimed >= low - slack) & (claimed <= high + slack)
 
 
 def _distance(claimed: Tensor, numeric: Tensor, largest_number: float) -> Tensor:

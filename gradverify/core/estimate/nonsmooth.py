@@ -46,7 +46,6 @@ from gradverify.core.tuning import (
 
 _RESOLVED = 1e-5  # relative to the bend: with a smaller bar, the derivative shows on which side the point lies
 _LAST_HALVING = 2.0 ** (1 - HALVINGS)  # of the steps that are halved, relative to the first
-_MIDDLE = (2.0**-15, 2.0**-5)  # of the first step: neither as long as the input's scale nor within one stair
 _SLIGHT = 1e-3  # of the larger slope: greatest gap between the slopes of a kink that curvature hides
 
 
@@ -66,7 +65,6 @@ class LadderResult:
     constant: Tensor  # bool: the output never changed
     hidden_by_cancellation: Tensor  # derivative that cancellation may hide: it may be claimed in place of a zero
     high_stair: Tensor  # bool: constant here, on a stair higher than rounding to a lower precision explains
-    range_at_larger_steps: tuple[Tensor, Tensor]  # smallest and largest difference at larger steps
     unsteady: Tensor  # bool: the samples themselves show noise, or are not smooth
     scatter: Tensor  # noise of the forward that the samples themselves show
     rounding_jump: Tensor  # deviation of the differences from the estimate at a sudden jump, see `rounding_jump`
@@ -122,7 +120,6 @@ def classify_ladder(
         constant=samples.unchanged.all(dim=1),
         hidden_by_cancellation=_cancelled(sampled, samples, steepest),
         high_stair=height > highest_stairs(sampled),
-        range_at_larger_steps=_range_of_larger_steps(samples),
         unsteady=shape.rough.any(dim=1) | (scatter[:, 0] > noise.level),
         scatter=scatter[:, 0],
         rounding_jump=rounding_jump(sampled, samples, measured, estimate),
@@ -190,14 +187,6 @@ def _cancelled(sampled: Sampler, samples: Samples, steepest: Tensor) -> Tensor:
     hidden_slope = sampled.size / longest.clamp(min=TINY)
     still = (unchanged & _is_between(samples, _LAST_HALVING, 1.0)).any(dim=1)
     return RESULT_UNITS * sampled.unit * torch.where(still, torch.maximum(size, hidden_slope), 0.0)
-
-
-def _range_of_larger_steps(samples: Samples) -> tuple[Tensor, Tensor]:
-    """Return the smallest and the largest difference at steps well above the finest; both (C, m)."""
-    larger_steps = torch.where(_is_between(samples, *_MIDDLE), samples.difference, torch.nan)
-    low = larger_steps.nan_to_num(torch.inf).amin(dim=1)
-    high = larger_steps.nan_to_num(-torch.inf, -torch.inf, -torch.inf).amax(dim=1)
-    return torch.where(torch.isfinite(low), low, torch.nan), torch.where(torch.isfinite(high), high, torch.nan)
 
 
 def _steepest(samples: Samples) -> Tensor:
