@@ -11,7 +11,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from gradverify.arithmetic.unrounded import WIDE
 
-_COPIES = {torch.ops.aten._to_copy, torch.ops.aten.clone, torch.ops.aten.copy_, torch.ops.aten.detach}
 _NARROW = {torch.float32, torch.float16, torch.bfloat16, torch.complex64}  # not float8, which is for storage only
 
 

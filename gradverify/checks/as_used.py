@@ -5,20 +5,47 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gradverify.case import Settings
-from gradverify.checks.derivative import Judgement
+from gradverify.checks.derivative import (
+    Judgement,
+    Question,
+    is_worn_out,
+    judge,
+    keeping_unless_worn,
+    on_fresh_graphs,
+)
 from gradverify.checks.failures import evaluations
 from gradverify.checks.overwritten import overwrites
 from gradverify.checks.single_output import wrong_if_alone
 from gradverify.checks.summed_outputs import wrong_if_summed
 from gradverify.core.forward.repeatable import Repeatable
 from gradverify.core.model.problem import Problem
+from gradverify.errors import EvaluationError
 from gradverify.result import CheckResult, Finding, Verdict
 
 _AFFINE, _DETACHED = "missing-cotangent", "detached"  # cause of non-linear gradients, and the one they look like
 _GROSS = 0.03  # relative to the gradient: beside wrong entries, a smaller deviation from linearity is not reported
 
 
-def as_used(judged: Judgement, ready: Repeatable, settings: Settings) -> CheckResult:
+def judge_as_used(question: Question, ready: Repeatable) -> tuple[Judgement, Repeatable]:
+    """Return the judgement with these fails, and the problem that was judged; raises EvaluationError.
+
+    If one graph no longer repeats its vjps, a new one is recorded for each. The first judgement stays if that raises.
+    """
+    judged = judge(question, ready)
+    with keeping_unless_worn(judged.found, judged.result):
+        first = replace(judged, result=_as_used(judged, ready, question.settings))
+        worn = is_worn_out(judged, first.result)
+    if not worn:
+        return first, ready
+    try:  # the first result is not kept if time runs out here
+        again = on_fresh_graphs(ready)
+        judged = judge(question, again)
+        return replace(judged, result=_as_used(judged, again, question.settings)), again
+    except EvaluationError:
+        return first, ready
+
+
+def _as_used(judged: Judgement, ready: Repeatable, settings: Settings) -> CheckResult:
     """Add fails for a backward that is right for the Jacobian, but not for one output alone or for sums."""
     result = judged.result
     if result.verdict is Verdict.FAIL and judged.found is not None:

@@ -5,14 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gradverify.case import Settings
-from gradverify.checks.as_used import as_used
+from gradverify.checks.as_used import judge_as_used
 from gradverify.checks.cut_off import cut_off
 from gradverify.checks.derivative import (
     Question,
-    is_worn_out,
-    judge,
-    keeping_unless_worn,
-    on_fresh_graphs,
     seeded,
     unjudgeable,
 )
@@ -22,7 +18,7 @@ from gradverify.checks.left_out import left_out
 from gradverify.checks.torch_gradcheck import run_gradcheck
 from gradverify.checks.untracked import containers_seen, never_called, with_reasons
 from gradverify.core.decide.context import unchanged
-from gradverify.core.forward.repeatable import Repeatable, made_repeatable
+from gradverify.core.forward.repeatable import made_repeatable
 from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import record
 from gradverify.deadline import keeping
@@ -47,12 +43,8 @@ def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) 
         return inconclusive(NAME, problem, f"GV{SERIES + 4}", RANDOM)
     try:
         question = Question(check=NAME, series=SERIES, settings=settings, reconsider=unchanged, diagnose=diagnose)
-        judged = judge(question, ready)
-        with keeping_unless_worn(judged.found, judged.result):
-            found = as_used(judged, ready, settings)
-            worn = is_worn_out(judged, found)
-        if worn:  # the first result is not kept if time runs out here
-            found, ready = _second_look(question, ready, found)
+        judged, ready = judge_as_used(question, ready)
+        found = judged.result
         with keeping(found):
             found = replace(found, evaluations=evaluations(ready.problem))
             found = with_reasons(found, ready.problem, tape, seen)
@@ -60,15 +52,6 @@ def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) 
     except EvaluationError as error:
         found = failed_call(NAME, ready.problem, error)
     return with_torch_outcome(found, run_gradcheck(ready.problem, settings, ready.tape))
-
-
-def _second_look(question: Question, ready: Repeatable, first: CheckResult) -> tuple[CheckResult, Repeatable]:
-    """Judge again with a new graph for every vjp; keep the first result if user code raises."""
-    try:
-        again = on_fresh_graphs(ready)
-        return as_used(judge(question, again), again, question.settings), again
-    except EvaluationError:
-        return first, ready
 
 
 def _with_remarks(result: CheckResult, remarks: tuple[Finding, ...], beside: str) -> CheckResult:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from gradverify.case import Settings
-from gradverify.checks.as_used import as_used
+from gradverify.checks.as_used import judge_as_used
 from gradverify.checks.contract import second_order
 from gradverify.checks.contract.build import subject_for, with_measured_noise
-from gradverify.checks.derivative import Judgement, Question, is_worn_out, judge, on_fresh_graphs, seeded, unjudgeable
+from gradverify.checks.derivative import Judgement, Question, seeded, unjudgeable
 from gradverify.checks.disagreement import with_torch_outcome
 from gradverify.checks.failures import evaluations, failed_call, inconclusive, skipped
 from gradverify.checks.gradcheck import RANDOM
@@ -80,7 +79,7 @@ def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) 
     try:
         reconsider = _kinks_of(ready, settings)
         question = Question(check=NAME, series=SERIES, settings=settings, reconsider=reconsider, diagnose=diagnose)
-        judged = _judged(question, second)
+        judged, second = judge_as_used(question, second)
         with keeping(judged.result):
             judged = _at_other_cotangents(question, judged, second)
             found = seeded(_with_remarks(judged, ready, settings.seed), problem, ready)
@@ -89,20 +88,6 @@ def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) 
     except EvaluationError as error:
         found = _failed(ready, problem, error, is_second=True)
     return with_torch_outcome(found, run_gradgradcheck(ready.problem, settings, ready.tape))
-
-
-def _judged(question: Question, second: Repeatable) -> Judgement:
-    """Judge the problem of the vjp, again with a new graph for every vjp of it if one graph no longer repeats them."""
-    judged = judge(question, second)
-    with keeping(judged.result):
-        found = as_used(judged, second, question.settings)
-        worn = is_worn_out(judged, found)
-    if worn:  # the first result is not kept if time runs out here
-        with suppress(EvaluationError):
-            fresh = on_fresh_graphs(second)
-            judged = judge(question, fresh)
-            found = as_used(judged, fresh, question.settings)
-    return replace(judged, result=found)
 
 
 def _at_other_cotangents(question: Question, judged: Judgement, second: Repeatable) -> Judgement:
@@ -119,7 +104,7 @@ def _at_other_cotangents(question: Question, judged: Judgement, second: Repeatab
     if _shown_by_constants(judged.found, opposite, -1.0) is None:
         return judged
     tape = record(opposite)
-    other = _judged(question, Repeatable(problem=opposite, tape=tape, sampled=sampler(opposite, tape)))
+    other, _ = judge_as_used(question, Repeatable(problem=opposite, tape=tape, sampled=sampler(opposite, tape)))
     if other.result.verdict is not Verdict.PASS:
         message = f"{other.result.message}; with cotangents of the opposite sign, while it agrees with the first ones"
         return replace(other, result=replace(other.result, message=message))
@@ -134,8 +119,8 @@ def _at_other_cotangents(question: Question, judged: Judgement, second: Repeatab
 
 def _shown_by_constants(accepted: Investigation, problem: Problem, sign: float) -> Finding | None:
     """Return a fail if the derivative by the inputs, times `sign`, is another one with constants for cotangents."""
-    cotangents = [primal.tensor for primal in problem.primals[len(problem.primals) - problem.cotangents :]]
-    inputs = problem.primals[: len(problem.primals) - problem.cotangents]
+    count = len(problem.primals) - problem.cotangents
+    inputs, cotangents = problem.primals[:count], [primal.tensor for primal in problem.primals[count:]]
     constant = replace(problem, function=lambda *xs: problem.function(*xs, *cotangents), primals=inputs, cotangents=0)
     weights, vjp_of_accepted = accepted.backward.known_vjp
     backward = replace(accepted.backward, problem=constant, tape=record(constant), graph=Graph(reuse=Reuse.SHARED))

@@ -16,7 +16,7 @@ from torch.autograd import Function
 from gradverify.api.verify import GradientMismatch, assert_gradients
 from gradverify.checks.registry import run_check
 from gradverify.result import CheckResult, Verdict
-from tests.checks.contract.support import X, sine
+from tests.checks.contract.support import X, product, sine
 from tests.core.support import ALONE, double, problem_of
 
 REMEDY = "recompute it in backward from saved inputs or outputs, or mark backward @once_differentiable"
@@ -376,8 +376,13 @@ def test_each_forward_is_counted_once() -> None:
     assert checked(Cubed.apply, X).evaluations.forward == calls > 0
 
 
-def cube(second: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]) -> Callable[[Tensor], Tensor]:
-    """Return the sum of cubes, whose backward is a Function; `second` maps its cotangent, grad and x to gradients."""
+def cube(
+    second: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]], needed_by: int = 1
+) -> Callable[[Tensor], Tensor]:
+    """Return the sum of cubes, whose backward is a Function; `second` maps its cotangent, grad and x to gradients.
+
+    The one by x is None unless the input of that Function with the number `needed_by` needs one: grad is 0, and x is 1.
+    """
 
     class Slope(Function):
         @staticmethod
@@ -386,9 +391,9 @@ def cube(second: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]) -> C
             return 3 * x * x * grad
 
         @staticmethod
-        def backward(ctx: Any, weight: Tensor) -> tuple[Tensor, Tensor]:
+        def backward(ctx: Any, weight: Tensor) -> tuple[Tensor, Tensor | None]:
             by_grad, by_x = second(weight, *ctx.saved_tensors)
-            return by_grad.sum(), by_x
+            return by_grad.sum(), by_x if ctx.needs_input_grad[needed_by] else None
 
     class Cube(Function):
         @staticmethod
@@ -426,36 +431,14 @@ def test_a_second_derivative_that_is_right_for_one_sign_of_the_cotangent_fails(
     assert (right.verdict, wrong.verdict, wrong.mismatched) == (Verdict.PASS, Verdict.FAIL, 2)
 
 
-@pytest.mark.parametrize("place", [0, 1])
-def test_a_second_derivative_that_is_lost_where_the_cotangent_is_constant_fails(place: int) -> None:
-    """As in a gradient penalty. The inputs of the inner Function are counted from 0, its cotangent first."""
-
-    class Slope(Function):
-        @staticmethod
-        def forward(ctx: Any, grad: Tensor, x: Tensor) -> Tensor:
-            ctx.save_for_backward(grad, x)
-            return 3 * x * x * grad
-
-        @staticmethod
-        def backward(ctx: Any, weight: Tensor) -> tuple[Tensor, Tensor | None]:
-            grad, x = ctx.saved_tensors
-            return 3 * x * x * weight, 6 * x * grad * weight if ctx.needs_input_grad[place] else None
-
-    class Cube(Function):
-        @staticmethod
-        def forward(ctx: Any, x: Tensor) -> Tensor:
-            ctx.save_for_backward(x)
-            return x**3
-
-        @staticmethod
-        def backward(ctx: Any, grad: Tensor) -> Tensor:
-            return Slope.apply(grad, *ctx.saved_tensors)
-
-    result = checked(Cube.apply, X)
-    if place == 1:
-        assert (result.verdict, result.findings) == (Verdict.PASS, ())
-    else:
-        assert (result.verdict, "GV404" in {finding.code for finding in result.findings}) == (Verdict.FAIL, True)
+def test_a_second_derivative_that_is_lost_where_the_cotangent_is_constant_fails() -> None:
+    """As in a gradient penalty."""
+    right, wrong = (
+        checked(cube(lambda weight, grad, x: (3 * x * x * weight, 6 * x * grad * weight), needed_by), X)
+        for needed_by in (1, 0)
+    )
+    assert (right.verdict, right.findings) == (Verdict.PASS, ())
+    assert (wrong.verdict, "GV404" in {finding.code for finding in wrong.findings}) == (Verdict.FAIL, True)
 
 
 @pytest.mark.parametrize(
@@ -488,17 +471,8 @@ def test_a_second_derivative_that_drops_one_of_two_cotangents_fails(gives_up: bo
             of_a, of_b = (torch.zeros_like(a) if each is None else each for each in (of_a, of_b))
             return of_a * b + of_b * a, of_b * grad, of_a * grad
 
-    class Product(Function):
-        @staticmethod
-        def forward(ctx: Any, a: Tensor, b: Tensor) -> Tensor:
-            ctx.save_for_backward(a, b)
-            return a * b
-
-        @staticmethod
-        def backward(ctx: Any, grad: Tensor) -> Any:
-            return Slopes.apply(grad, *ctx.saved_tensors)
-
-    found = checked(Product.apply, double([1.0, 2.0]), double([3.0, 4.0]))
+    outer = product(lambda ctx, a, b, grad: Slopes.apply(grad, a, b))
+    found = checked(outer, double([1.0, 2.0]), double([3.0, 4.0]))
     assert (found.verdict, "GV308" in {finding.code for finding in found.findings}) == (
         (Verdict.FAIL, True) if gives_up else (Verdict.PASS, False)
     )

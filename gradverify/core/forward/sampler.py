@@ -30,9 +30,7 @@ from gradverify.errors import EvaluationError
 from gradverify.interception import rounding_in_low_precision
 
 _HUGE = 2.0**20  # magnitude of outputs from which on they may be the fill value of a mask
-_NEARBY = (
-    2.0**-12
-)  # distance from the point at which numbers in low precision and constants are looked for, relative to each input
+_NEARBY = 2.0**-12  # relative distance of the point at which low precision and constants are looked for
 
 
 @dataclass(slots=True, kw_only=True)

@@ -122,6 +122,15 @@ def test_a_forward_that_takes_a_gradient_by_one_input_need_not_run_without_it() 
     assert failing(contract(penalty, X, Y)) == set()
 
 
+def test_one_that_asks_for_it_itself_fails() -> None:
+    def strict(x: Tensor, w: Tensor) -> Tensor:
+        if not x.requires_grad:
+            raise ValueError("x does not require grad")
+        return x * w
+
+    assert failing(contract(strict, X, Y)) == {"GV404"}
+
+
 def test_gradients_only_for_inputs_that_need_them_pass() -> None:
     def backward(ctx: Any, x: Tensor, y: Tensor, g: Tensor) -> Any:
         return g * y if ctx.needs_input_grad[0] else None, g * x if ctx.needs_input_grad[1] else None
