@@ -83,7 +83,7 @@ def test_result_of_a_worn_graph_is_not_kept_when_time_runs_out(check: str, monke
     def out_of_time(steady: Repeatable) -> Repeatable:
         raise OutOfTime(deadline_in(1.0))
 
-    monkeypatch.setattr(f"gradverify.checks.{check}.on_fresh_graphs", out_of_time)
+    monkeypatch.setattr("gradverify.checks.as_used.on_fresh_graphs", out_of_time)
     function = refusing(4, torch.sin, lambda x: 1.01 * x.cos()) if check == "gradcheck" else refusing_twice(4)
     result = contract(function.apply, X, check=check)
     assert ([finding.code for finding in result.findings], result.mismatched) == (["GV904"], 0)
@@ -94,7 +94,7 @@ def test_first_result_is_kept_when_a_new_graph_raises(check: str, monkeypatch: p
     def raises(steady: Repeatable) -> Repeatable:
         raise EvaluationError("forward", RuntimeError("no more"))
 
-    monkeypatch.setattr(f"gradverify.checks.{check}.on_fresh_graphs", raises)
+    monkeypatch.setattr("gradverify.checks.as_used.on_fresh_graphs", raises)
     function = refusing(4, torch.sin, lambda x: 1.01 * x.cos()) if check == "gradcheck" else refusing_twice(4)
     assert contract(function.apply, X, check=check).verdict is Verdict.FAIL
 
