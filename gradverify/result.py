@@ -170,16 +170,20 @@ class Side(StrEnum):
     ABOVE = "above"  # no value was above the upper bound
     WITHIN = "within"  # every value was beyond the bound
     RUN = "run"  # the line never ran
+    DIFFERENTIATED = "differentiated"  # the argument held integers, though backward returns a gradient for it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Uncovered:
-    """A line that never ran, or a condition that only ever took one side, at the inputs that were tried."""
+    """A line that never ran, a condition that only ever took one side, or an argument that held integers only.
+
+    Of an argument, `within` is the Function, and `line` that of its backward.
+    """
 
     file: str
     line: int
     within: str  # the function that it stands in: forward, backward, or one that they call
-    text: str  # the line, or the condition, as it is written
+    text: str  # the line, the condition or the argument, as it is written
     never: Side
 
 

@@ -17,6 +17,8 @@ _SAYS = {
     Side.ABOVE: "met no value above its bound",
     Side.WITHIN: "met no value within its bound",
     Side.RUN: "never ran",
+    Side.DIFFERENTIATED: "held integers and was not differentiated, though backward returns a gradient for it"
+    " (1.0 is a number that is differentiated, 1 is not)",
 }
 
 

@@ -35,6 +35,11 @@ def texts(*cases: CaseResult, detail: Detail = Detail.NORMAL) -> list[str]:
         (entry("y.clamp(0, 6)", Side.ABOVE), "`y.clamp(0, 6)` in forward at ops.py:14 met no value above its bound"),
         (entry("y.relu()", Side.WITHIN), "`y.relu()` in forward at ops.py:14 met no value within its bound"),
         (entry("y = y + b", Side.RUN, within="backward"), "`y = y + b` in backward at ops.py:14 never ran"),
+        (
+            entry("w", Side.DIFFERENTIATED, within="Scale"),
+            "`w` in Scale at ops.py:14 held integers and was not differentiated, though backward returns a gradient for"
+            " it (1.0 is a number that is differentiated, 1 is not)",
+        ),
         (entry("a\x1b[2Jb"), "`a\\x1b[2Jb` in forward at ops.py:14 was never true"),
     ],
 )

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import gradverify
-from gradverify.case import Case, Literal
+from gradverify.case import Case, Literal, TensorInput, Values
 from gradverify.core.model.problem import Problem, bind
 from gradverify.deadline import deadline_in
 from gradverify.result import CaseResult, Verdict
@@ -55,6 +55,26 @@ def test_forward_of_a_module_is_watched() -> None:
 def test_inputs_that_take_both_sides_leave_nothing() -> None:
     inputs = {**unexercised("Clipped").inputs, "limit": Literal(value=0.0), "bias": Literal(value=1.0)}
     assert run_case(unexercised("Clipped", inputs=inputs, seed=1)).uncovered == ()
+
+
+def test_integers_for_which_backward_returns_a_gradient_are_named() -> None:
+    integers = {**unexercised("Weighted").inputs, "w": TensorInput(origin=Values(values=[1, 1, 1]), shape=(3,))}
+    result = run_case(unexercised("Weighted", inputs=integers))
+    assert (told(result), result.verdict) == ([("Weighted", "w", "differentiated")], Verdict.PASS)
+    assert (result.uncovered[0].file, result.uncovered[0].line) == (FILE, 54)
+
+
+def test_integers_that_have_no_gradient_and_numbers_that_have_one_are_not_named() -> None:
+    numbers = {**unexercised("Weighted").inputs, "w": TensorInput(origin=Values(values=[1.0, 1.0, 1.0]), shape=(3,))}
+    result = run_case(unexercised("Weighted", inputs=numbers))
+    assert (told(result), result.verdict) == ([], Verdict.FAIL)
+    places = {**unexercised("Picked").inputs, "places": TensorInput(origin=Values(values=[2, 0]), shape=(2,))}
+    assert told(run_case(unexercised("Picked", inputs=places))) == []
+
+
+def test_verify_names_integers_too() -> None:
+    x = torch.tensor([1.0, 2.0], dtype=torch.float64, requires_grad=True)
+    assert ("Weighted", "w", "differentiated") in told(gradverify.verify(ops.Weighted, (x, torch.tensor([1, 1]))))
 
 
 def test_verify_has_it_too() -> None:

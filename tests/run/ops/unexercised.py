@@ -40,3 +40,32 @@ class Layer(torch.nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return x * torch.where(x > 100, self.weight, 1.0)
+
+
+class Weighted(torch.autograd.Function):
+    """x * w; the gradient by w is wrong."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, w: Tensor) -> Tensor:
+        ctx.save_for_backward(x, w)
+        return x * w
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+        x, w = ctx.saved_tensors
+        return grad * w, 2 * grad * x
+
+
+class Picked(torch.autograd.Function):
+    """x[places]."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, places: Tensor) -> Tensor:
+        ctx.save_for_backward(places)
+        ctx.shape = x.shape
+        return x[places]
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (places,) = ctx.saved_tensors
+        return grad.new_zeros(ctx.shape).index_add(0, places, grad), None
