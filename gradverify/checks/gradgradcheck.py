@@ -9,6 +9,7 @@ from torch import Tensor
 
 from gradverify.case import Settings
 from gradverify.checks.as_used import judge_as_used
+from gradverify.checks.called_functions import broken_promises
 from gradverify.checks.contract import second_order
 from gradverify.checks.contract.build import subject_for, with_measured_noise
 from gradverify.checks.derivative import Judgement, Question, seeded, unjudgeable
@@ -82,6 +83,7 @@ def run(problem: Problem, settings: Settings, diagnose: Diagnose = undiagnosed) 
         judged, second = judge_as_used(question, second)
         with keeping(judged.result):
             judged = _at_other_cotangents(question, judged, second)
+            judged = _with_called_functions(judged, ready, second, settings)
             found = seeded(_with_remarks(judged, ready, settings.seed), problem, ready)
             found = replace(found, evaluations=evaluations(second.problem))
             found = _with_reasons(found, problem, settings)
@@ -115,6 +117,16 @@ def _at_other_cotangents(question: Question, judged: Judgement, second: Repeatab
     return replace(
         judged, result=replace(judged.result, verdict=Verdict.FAIL, message=found.message, findings=findings)
     )
+
+
+def _with_called_functions(judged: Judgement, first: Repeatable, second: Repeatable, settings: Settings) -> Judgement:
+    """Add fails for what the Functions that backward calls do wrong beyond their Jacobians."""
+    result = judged.result
+    failures = tuple(broken_promises(first, second, settings)) if result.verdict is Verdict.PASS else ()
+    if not failures:
+        return judged
+    findings = (*failures, *result.findings)
+    return replace(judged, result=replace(result, verdict=Verdict.FAIL, message=failures[0].message, findings=findings))
 
 
 def _shown_by_constants(accepted: Investigation, problem: Problem, sign: float) -> Finding | None:

@@ -454,6 +454,99 @@ def test_a_second_derivative_that_is_not_linear_in_its_cotangent_fails(of: Calla
     assert "GV301" in {finding.code for finding in wrong.findings}
 
 
+def rows_of_cubes(second: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]) -> Callable[[Tensor], Tensor]:
+    """Return the sums of the cubes of rows, whose backward is a Function; `second` is as in `cube`."""
+
+    class Slope(Function):
+        latest: Tensor
+
+        @staticmethod
+        def forward(ctx: Any, grad: Tensor, x: Tensor) -> Tensor:
+            ctx.save_for_backward(grad, x)
+            Slope.latest = grad
+            return 3 * x * x * grad[:, None]
+
+        @staticmethod
+        def backward(ctx: Any, weight: Tensor) -> tuple[Tensor, Tensor]:
+            grad, x = ctx.saved_tensors
+            return second(weight, Slope.latest if second is with_the_latest_cotangent else grad, x)
+
+    class Cubes(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.save_for_backward(x)
+            return (x**3).sum(1)
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Tensor:
+            return Slope.apply(grad, *ctx.saved_tensors)
+
+    return Cubes.apply
+
+
+def slopes_of_cubes(weight: Tensor, grad: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    return (3 * x * x * weight).sum(1), 6 * x * grad[:, None] * weight
+
+
+def in_order_of_memory(tensor: Tensor) -> Tensor:
+    """Return the tensor as a kernel reads it that gets its address only."""
+    return tensor.as_strided(tensor.shape, (tensor.shape[1], 1))
+
+
+def with_cotangent_in_order_of_memory(weight: Tensor, grad: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    return slopes_of_cubes(in_order_of_memory(weight), grad, x)
+
+
+def with_input_in_order_of_memory(weight: Tensor, grad: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    return slopes_of_cubes(weight, grad, in_order_of_memory(x))
+
+
+def writing_to_the_input(weight: Tensor, grad: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    found = slopes_of_cubes(weight, grad, x)
+    x.data.mul_(1.5)
+    return found
+
+
+def with_the_latest_cotangent(weight: Tensor, grad: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    return slopes_of_cubes(weight, grad, x)
+
+
+ROWS = double([[0.5, -1.0], [2.0, 1.5], [-0.7, 0.3]])
+
+
+@pytest.mark.parametrize(
+    ("second", "code"),
+    [
+        (with_cotangent_in_order_of_memory, "GV307"),
+        (with_input_in_order_of_memory, "GV403"),
+        (writing_to_the_input, "GV402"),
+        (with_the_latest_cotangent, "GV408"),
+    ],
+)
+def test_a_function_that_backward_calls_keeps_the_promises_of_the_contract(
+    second: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]], code: str
+) -> None:
+    wrong = checked(rows_of_cubes(second), ROWS)
+    assert wrong.verdict is Verdict.FAIL
+    assert {finding.code for finding in wrong.findings} == {code}
+    assert wrong.message.endswith("(in Slope, which backward calls, or in backward itself)")
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        slopes_of_cubes,
+        lambda weight, grad, x: slopes_of_cubes(in_order_of_memory(weight.contiguous()), grad, x),
+        lambda weight, grad, x: slopes_of_cubes(weight.mul(2.0).mul_(0.5), grad, x),
+    ],
+)
+def test_a_function_that_backward_calls_may_copy(
+    second: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]],
+) -> None:
+    result = checked(rows_of_cubes(second), ROWS)
+    assert (result.verdict, result.findings) == (Verdict.PASS, ())
+
+
 @pytest.mark.parametrize("gives_up", [False, True])
 def test_a_second_derivative_that_drops_one_of_two_cotangents_fails(gives_up: bool) -> None:
     class Slopes(Function):

@@ -87,12 +87,13 @@ def _all_questions(ready: RepeatableForward, settings: Settings) -> CheckResult:
         found.extend(all_findings(subject))
     except OutOfTime as end:
         if any(finding.verdict is not Verdict.PASS for finding in found):
-            end.found = _result(ready.problem, _without_consequences(found), "")
+            end.found = _result(ready.problem, without_consequences(found), "")
         raise
-    return _result(ready.problem, _without_consequences(found), _not_checked(subject))
+    return _result(ready.problem, without_consequences(found), _not_checked(subject))
 
 
-def _without_consequences(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+def without_consequences(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return the findings without those that others explain, the worst first."""
     found = tuple(findings)
     explained = {
         code
