@@ -429,3 +429,15 @@ def test_sum_in_float16_of_what_was_computed_in_float32_rounds_as_float16_does()
     mask = torch.tensor([[True, False, False, False, True, True, True, False, True, True, True, False]])
     x = torch.ones(1, 1, dtype=torch.float16, requires_grad=True)
     assert gradcheck(lambda x: MaskedInFloat32.apply(x, mask), x).verdict is not Verdict.FAIL
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(1.0, Verdict.PASS), (1.01, Verdict.FAIL)])
+def test_backward_that_cancels_is_right_in_any_number_of_rows(factor: float, verdict: Verdict) -> None:
+    weight = 0.01 * normal(200, 4).detach()
+
+    def backward(grad: Tensor, _: Tensor) -> Tensor:
+        shift = torch.full_like(weight, 100.0, dtype=grad.dtype)
+        return factor * (grad @ (weight.to(grad.dtype) + shift) - grad @ shift)
+
+    cancelling = with_backward(lambda x: weight.to(x.dtype) @ x, backward)
+    assert gradcheck(cancelling, torch.tensor([1.0, 2.0, 3.0, 4.0], requires_grad=True)).verdict is verdict

@@ -179,7 +179,9 @@ def _group_rows(context: JudgingContext, chosen: Tensor, wanted: Tensor) -> _Row
         reaches = context.claimed[:, outputs] != 0
         reaches[chosen] |= wanted[:, outputs]
     no_input = len(context.column_groups.colour)
-    limit = max(1, min(EXAMINED, HELD // max(1, no_input)))
+    limit = max(1, HELD // max(1, no_input))
+    if not context.backward.graph.vectorises:  # each row costs a vjp of its own
+        limit = min(EXAMINED, limit)
     rank = torch.randperm(len(outputs), generator=torch.Generator().manual_seed(0)).to(outputs.device)
     reached = torch.where(reaches, column_of, no_input).T
     if int(torch.bincount(reached.reshape(-1), minlength=no_input + 1)[:no_input].max()) == len(outputs):
