@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from gradverify.case import Settings
@@ -18,15 +18,20 @@ from gradverify.result import Finding, Verdict
 _QUESTIONS = (cotangent_layouts.findings, backward_writes.findings, input_layouts.findings, state.findings)
 
 
-def broken_promises(first: Repeatable, second: Repeatable, settings: Settings) -> Iterator[Finding]:
-    """Yield a fail for each promise that the derivative of a Function called by backward does not keep.
+def functions_called(first: Repeatable, second: Repeatable) -> list[str]:
+    """Return the names of the hand-written Functions that backward calls, other than itself.
 
-    `first` is the problem itself, `second` that of its vjp. Costs nothing if backward calls no other Function.
+    `first` is the problem, `second` that of its vjp.
     """
     own = {class_of(node) for node in custom_nodes(first.tape)}
-    called = sorted({class_of(node).__name__ for node in custom_nodes(second.tape) if class_of(node) not in own})
-    if not called:
-        return
+    return sorted({class_of(node).__name__ for node in custom_nodes(second.tape)} - {each.__name__ for each in own})
+
+
+def broken_promises(second: Repeatable, called: Sequence[str], settings: Settings) -> Iterator[Finding]:
+    """Yield a fail for each promise that the derivative of the Functions `called` by backward does not keep.
+
+    `second` is the problem of the vjp.
+    """
     try:
         subject = subject_for(second.problem, settings)
         if isinstance(subject, str) or not _failures(subject):

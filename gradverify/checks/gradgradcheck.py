@@ -9,7 +9,8 @@ from torch import Tensor
 
 from gradverify.case import Settings
 from gradverify.checks.as_used import judge_as_used
-from gradverify.checks.called_functions import broken_promises
+from gradverify.checks.called_functions import broken_promises, functions_called
+from gradverify.checks.constant_tensors import wrong_by_constant_cotangents, wrong_by_constant_inputs
 from gradverify.checks.contract import second_order
 from gradverify.checks.contract.build import subject_for, with_measured_noise
 from gradverify.checks.derivative import Judgement, Question, seeded, unjudgeable
@@ -19,8 +20,6 @@ from gradverify.checks.gradcheck import RANDOM
 from gradverify.checks.symmetry import asymmetric
 from gradverify.checks.torch_gradcheck import run_gradgradcheck
 from gradverify.checks.untracked import containers_seen, never_called, without_backward
-from gradverify.checks.wording import distinguishable
-from gradverify.core.backward.vjps import Graph, Reuse, row
 from gradverify.core.decide.backward_rounding import problem_at
 from gradverify.core.decide.context import JudgingContext, Reconsider, of_column_groups
 from gradverify.core.decide.verdict import Code, Judged, Reason, decide
@@ -33,21 +32,19 @@ from gradverify.core.estimate.tableau import HALVINGS, coarse_steps, fine_steps,
 from gradverify.core.forward.noise import measure
 from gradverify.core.forward.repeatable import Repeatable, made_repeatable
 from gradverify.core.forward.sampler import Sampler, first_cotangent, sampler
-from gradverify.core.jacobians import Investigation
 from gradverify.core.model.limits import chunks
-from gradverify.core.model.magnitudes import all_set, scales
+from gradverify.core.model.magnitudes import scales
 from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import Rejected, has_once_differentiable, record, vjp, vjp_problem
 from gradverify.deadline import keeping
 from gradverify.errors import EvaluationError
 from gradverify.evidence import Diagnose, undiagnosed
-from gradverify.result import CheckResult, Finding, Verdict
+from gradverify.result import CheckResult, Verdict
 
 NAME = "gradgradcheck"
 SERIES = 200  # of its codes
 _UNDECLARED = "; only with create_graph=True: make backward differentiable, or mark it @once_differentiable"
 _OF_BACKWARD = "; in the derivative of backward"
-_ALIKE = 1e-3  # of the largest entry: a vjp at the opposite cotangents that is off by less is taken for rounding
 _OF_SLOPE = 4.0  # times the noise of a central difference: noise of a slope between one step and a quarter of it
 
 
@@ -103,14 +100,14 @@ def _at_other_cotangents(question: Question, judged: Judgement, second: Repeatab
     first, point = first_cotangent(second.sampled), second.sampled.point.clone()
     point[first:] *= -1.0
     opposite = problem_at(second.problem, point)
-    if _shown_by_constants(judged.found, opposite, -1.0) is None:
+    if wrong_by_constant_cotangents(judged.found, opposite, -1.0) is None:
         return judged
     tape = record(opposite)
     other, _ = judge_as_used(question, Repeatable(problem=opposite, tape=tape, sampled=sampler(opposite, tape)))
     if other.result.verdict is not Verdict.PASS:
         message = f"{other.result.message}; with cotangents of the opposite sign, while it agrees with the first ones"
         return replace(other, result=replace(other.result, message=message))
-    found = _shown_by_constants(judged.found, second.problem, 1.0)
+    found = wrong_by_constant_cotangents(judged.found, second.problem, 1.0)
     if found is None:
         return judged
     findings = (found, *judged.result.findings)
@@ -120,35 +117,22 @@ def _at_other_cotangents(question: Question, judged: Judgement, second: Repeatab
 
 
 def _with_called_functions(judged: Judgement, first: Repeatable, second: Repeatable, settings: Settings) -> Judgement:
-    """Add fails for what the Functions that backward calls do wrong beyond their Jacobians."""
+    """Add fails for what the Functions that backward calls do wrong beyond their Jacobians.
+
+    Costs nothing if it calls none.
+    """
     result = judged.result
-    failures = tuple(broken_promises(first, second, settings)) if result.verdict is Verdict.PASS else ()
+    called = functions_called(first, second)
+    if judged.found is None or result.verdict is not Verdict.PASS or not called:
+        return judged
+    failures = (
+        *wrong_by_constant_inputs(judged.found, first.problem, settings.seed),
+        *broken_promises(second, called, settings),
+    )
     if not failures:
         return judged
     findings = (*failures, *result.findings)
     return replace(judged, result=replace(result, verdict=Verdict.FAIL, message=failures[0].message, findings=findings))
-
-
-def _shown_by_constants(accepted: Investigation, problem: Problem, sign: float) -> Finding | None:
-    """Return a fail if the derivative by the inputs, times `sign`, is another one with constants for cotangents."""
-    count = len(problem.primals) - problem.cotangents
-    inputs, cotangents = problem.primals[:count], [primal.tensor for primal in problem.primals[count:]]
-    constant = replace(problem, function=lambda *xs: problem.function(*xs, *cotangents), primals=inputs, cotangents=0)
-    weights, vjp_of_accepted = accepted.backward.known_vjp
-    backward = replace(accepted.backward, problem=constant, tape=record(constant), graph=Graph(reuse=Reuse.SHARED))
-    found = sign * row(backward, weights)
-    expected = vjp_of_accepted[: len(found)]
-    off = (found - expected).abs().masked_fill(~expected.isfinite(), 0.0)
-    if all_set(off <= _ALIKE * expected.abs().nan_to_num(0.0, 0.0, 0.0).max()):
-        return None
-    worst = int(off.nan_to_num(torch.inf).argmax())
-    block = next(each for each in accepted.sampled.inputs if each.start <= worst < each.stop)
-    one, other = distinguishable(float(found[worst]), float(expected[worst]))
-    text = (
-        "backward's own derivative is another one where its cotangents need no gradient, as in a gradient penalty: "
-        f"{one} by {block.name}, and {other} where they do"
-    )
-    return Finding(code="GV404", verdict=Verdict.FAIL, wrt=block.name, message=text)
 
 
 def _with_remarks(judgement: Judgement, first: Repeatable, seed: int) -> CheckResult:

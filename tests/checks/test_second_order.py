@@ -17,7 +17,7 @@ from gradverify.api.verify import GradientMismatch, assert_gradients
 from gradverify.checks.registry import run_check
 from gradverify.result import CheckResult, Verdict
 from tests.checks.contract.support import X, product, sine
-from tests.core.support import ALONE, double, problem_of
+from tests.core.support import ALONE, double, normal, problem_of
 
 REMEDY = "recompute it in backward from saved inputs or outputs, or mark backward @once_differentiable"
 
@@ -545,6 +545,61 @@ def test_a_function_that_backward_calls_may_copy(
 ) -> None:
     result = checked(rows_of_cubes(second), ROWS)
     assert (result.verdict, result.findings) == (Verdict.PASS, ())
+
+
+def product_with_slopes(second: Callable[[Any, Tensor, Tensor, Tensor, Tensor, Tensor], Any]) -> Callable[..., Tensor]:
+    """Return a product of two tensors, real or complex, whose backward is a Function with the backward `second`."""
+
+    class Slopes(Function):
+        @staticmethod
+        def forward(ctx: Any, grad: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+            ctx.save_for_backward(grad, a, b)
+            return grad * b.conj(), grad * a.conj()
+
+        @staticmethod
+        def backward(ctx: Any, of_a: Tensor, of_b: Tensor) -> Any:
+            return second(ctx, *ctx.saved_tensors, of_a, of_b)
+
+    return product(lambda ctx, a, b, grad: Slopes.apply(grad, a, b))
+
+
+def slopes(_ctx: Any, grad: Tensor, a: Tensor, b: Tensor, of_a: Tensor, of_b: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    return of_a * b + of_b * a, of_b.conj() * grad, of_a.conj() * grad
+
+
+def with_swapped_flags(ctx: Any, *tensors: Tensor) -> tuple[Tensor | None, ...]:
+    """Swaps the flags of a and b, which differ only where both derivatives are zero."""
+    found = slopes(ctx, *tensors)
+    return tuple(each if ctx.needs_input_grad[place] else None for each, place in zip(found, (0, 2, 1), strict=True))
+
+
+def without_a_frozen_factor(ctx: Any, *tensors: Tensor) -> tuple[Tensor, ...]:
+    by_grad, by_a, by_b = slopes(ctx, *tensors)
+    return (by_grad if all(ctx.needs_input_grad) else 0 * by_grad), by_a, by_b
+
+
+def that_fails_for_a_frozen_factor(ctx: Any, *tensors: Tensor) -> tuple[Tensor, ...]:
+    assert ctx.needs_input_grad[1] and ctx.needs_input_grad[2]
+    return slopes(ctx, *tensors)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
+@pytest.mark.parametrize(
+    ("second", "passes"),
+    [
+        (slopes, True),
+        (with_swapped_flags, True),
+        (without_a_frozen_factor, False),
+        (that_fails_for_a_frozen_factor, False),
+    ],
+)
+def test_a_second_derivative_that_depends_on_what_needs_a_gradient_fails(
+    second: Callable[..., Any], passes: bool, dtype: torch.dtype
+) -> None:
+    a, b = (normal(2, seed=seed, dtype=dtype) for seed in (0, 1))
+    result = checked(product_with_slopes(second), a, b)
+    assert result.verdict is (Verdict.PASS if passes else Verdict.FAIL)
+    assert {finding.code for finding in result.findings} == (set() if passes else {"GV404"})
 
 
 @pytest.mark.parametrize("gives_up", [False, True])
