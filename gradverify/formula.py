@@ -272,14 +272,22 @@ def _by_entries(compute: Callable[[Any, Any], Any], left: Any, right: Any) -> An
 
 def _entry(node: ast.Subscript, scope: _Scope) -> Any:
     value, index = _value(node.value, scope), _value(node.slice, scope)
-    for step in index if isinstance(index, tuple) else (index,):
-        if not isinstance(value, list | tuple):
-            raise _UnsuitableError("only lists have entries")
-        try:
-            value = value[step]
-        except IndexError:
-            raise _UnsuitableError(f"there is no entry {step}, the list has {len(value)}") from None
-    return value
+    return _at(value, index if isinstance(index, tuple) else (index,))
+
+
+def _at(value: Any, index: tuple[Any, ...]) -> Any:
+    """Return what stands at an index of nested lists; what follows a slice is the index of each of its entries."""
+    if not index:
+        return value
+    if not isinstance(value, list | tuple):
+        raise _UnsuitableError("only lists have entries")
+    if isinstance(index[0], slice):
+        return [_at(part, index[1:]) for part in value[index[0]]]
+    try:
+        part = value[index[0]]
+    except IndexError:
+        raise _UnsuitableError(f"there is no entry {index[0]}, the list has {len(value)}") from None
+    return _at(part, index[1:])
 
 
 def _slice(node: ast.Slice, scope: _Scope) -> slice:
