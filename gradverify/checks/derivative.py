@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from torch import Tensor
 
 from gradverify.case import Settings
-from gradverify.checks.failures import evaluations, inconclusive, not_dense, nothing_to_differentiate
+from gradverify.checks.failures import evaluations, failing, inconclusive, not_dense, nothing_to_differentiate
 from gradverify.checks.wording import (
     along,
     compared_so_far,
@@ -98,8 +98,7 @@ def _unfinished(question: Question, problem: Problem, end: UnfinishedSearch) -> 
 def _result_of(question: Question, problem: Problem, found: Investigation) -> CheckResult:
     comparison = found.comparison
     if not comparison.entries:
-        reason = nothing_compared(found.sampled.inputs, found.sampled.outputs)
-        return inconclusive(question.check, problem, f"GV{question.series + 4}", reason)
+        return _without_entries(question, problem, found)
     jacobian = jacobian_pair(found) if comparison.counts[Code.MISMATCH] else None
     groups = [group for group in comparison.groups if group.code is not Code.UNFINISHED or differs_so_far(group)]
     pairs = sorted(((_finding(question, found, group), group) for group in groups), key=_weight)
@@ -126,6 +125,21 @@ def _result_of(question: Question, problem: Problem, found: Investigation) -> Ch
     with keeping_unless_worn(found, result):
         findings = tuple(_with_causes(question, found, jacobian, pairs))
     return replace(result, findings=(*findings, *blocks_without_entries), evaluations=evaluations(problem))
+
+
+def _without_entries(question: Question, problem: Problem, found: Investigation) -> CheckResult:
+    """Return a fail if backward returns anything but 0 for outputs without elements, else that nothing was compared."""
+    vjp = found.backward.known_vjp[1]
+    for block in found.sampled.inputs:
+        wrong = (vjp[block.coordinates] != 0).nonzero()
+        if len(wrong):
+            place = int(wrong[0])
+            index = ", ".join(map(str, block.index(place)))
+            claim = f"backward says {vjp[block.coordinates][place]:g} by {block.name}[{index}]"
+            text = f"{claim}, but no output has elements, and the gradient of nothing is 0"
+            return failing(question.check, problem, f"GV{question.series + 1}", text)
+    reason = nothing_compared(found.sampled.inputs, found.sampled.outputs)
+    return inconclusive(question.check, problem, f"GV{question.series + 4}", reason)
 
 
 def keeping_unless_worn(found: Investigation | None, result: CheckResult) -> AbstractContextManager[None]:

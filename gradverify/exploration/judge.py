@@ -109,7 +109,8 @@ def _raised(error: EvaluationError) -> str:
 def _is_legal(tape: Tape) -> bool:
     outputs = [output.tensor.detach() for output in tape.outputs]
     finite = all(bool(torch.isfinite(output).all()) for output in outputs)
-    return finite and any(output.numel() for output in outputs)
+    is_empty = not all(leaf.numel() for leaf in tape.leaves)
+    return finite and (is_empty or any(output.numel() for output in outputs))
 
 
 def _cotangents(tape: Tape, generator: torch.Generator) -> list[Tensor]:

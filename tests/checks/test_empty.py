@@ -11,7 +11,7 @@ from torch import Tensor
 
 import gradverify
 from gradverify.result import Verdict
-from tests.core.support import double, gradcheck
+from tests.core.support import double, gradcheck, with_backward
 
 X = [0.5, -1.0]
 
@@ -61,3 +61,13 @@ def test_torch_is_not_said_to_disagree_where_nothing_was_compared() -> None:
     assert found.checks[0].torch is not None
     assert (found.checks[0].torch.verdict, found.checks[0].torch.message) == ("skip", "the Jacobian has no entries")
     assert not found
+
+
+@pytest.mark.parametrize(
+    ("divisor", "verdict", "code"), [(0, Verdict.FAIL, "GV101"), (1, Verdict.INCONCLUSIVE, "GV104")]
+)
+def test_the_gradient_of_outputs_without_elements_is_zero(divisor: int, verdict: Verdict, code: str) -> None:
+    product = with_backward(lambda x, w: x @ w, lambda grad, x, w: (grad @ w.T, x.T @ grad / max(len(x), divisor)))
+    empty = torch.zeros(0, 2, dtype=torch.float64, requires_grad=True)
+    found = gradcheck(product, empty, double([[1.0], [2.0]]))
+    assert (found.verdict, [finding.code for finding in found.findings]) == (verdict, [code])
