@@ -188,8 +188,13 @@ class ListInput:
     items: tuple[Any, ...]  # of TensorInput; a list of tensors
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectInput:
+    made: TensorInput  # by a factory that returns something else than a tensor, and takes these modifiers
+
+
 INIT = "init."  # before the name of an argument of an nn.Module's constructor
-Input = TensorInput | Literal | DtypeArgument | SizeArgument | TupleArgument | DeviceArgument | ListInput
+Input = TensorInput | Literal | DtypeArgument | SizeArgument | TupleArgument | DeviceArgument | ListInput | ObjectInput
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,8 @@ _LONGEST_TEXT = 20  # characters of the name of a mode
 
 def seen_in(case: Case, functions: Sequence[FunctionType], watched: Watched) -> Seen:
     """Return what the code of functions holds, and what it was seen to compare with, which comes first."""
-    constants = list(_constants(functions))
+    called = with_called(functions, in_other_files=True)
+    constants = list(_constants(called))
     compared = [value for condition in watched.conditions for value in condition.constants]
     arguments = [value for value in plain_inputs(case, {}).values() if type(value) in (int, float)]
     reals = [value for value in (*arguments, *constants) if isinstance(value, float)]
@@ -34,10 +35,10 @@ def seen_in(case: Case, functions: Sequence[FunctionType], watched: Watched) -> 
     return Seen(
         numbers=tuple(dict.fromkeys(map(float, numbers))),
         integers=tuple(sorted(dict.fromkeys(whole), key=lambda value: 0 <= value < _SMALL_SIZE)),
-        special=tuple(dict.fromkeys(_special(functions, watched, arguments))),
+        special=tuple(dict.fromkeys(_special(called, watched, arguments))),
         texts=tuple(dict.fromkeys(value for value in constants if isinstance(value, str))),
-        tested_for_none=frozenset(_tested_for_none(functions)),
-        names_infinity=_names_infinity(functions),
+        tested_for_none=frozenset(_tested_for_none(called)),
+        names_infinity=_names_infinity(called),
     )
 
 
@@ -48,7 +49,7 @@ def _codes(function: FunctionType | CodeType) -> list[CodeType]:
     return list(nested(code))
 
 
-def _special(functions: Sequence[FunctionType], watched: Watched, arguments: Sequence[Any]) -> Iterator[int]:
+def _special(called: Sequence[FunctionType | CodeType], watched: Watched, arguments: Sequence[Any]) -> Iterator[int]:
     """Yield the negative whole numbers among arguments, defaults and globals, and those that the code compares with.
 
     So are those that are no dimensions counted from the end. What is compared with 0 may be negative, and so may a
@@ -56,7 +57,7 @@ def _special(functions: Sequence[FunctionType], watched: Watched, arguments: Seq
     """
     compared = [value for condition in watched.conditions for value in condition.constants]
     others = list(arguments)
-    for function in with_called(functions):
+    for function in called:
         codes = _codes(function)
         compared += [value for code in codes for value in _compared(code)]
         written = _values(value for code in codes for value in code.co_consts)
@@ -78,15 +79,15 @@ def _compared(code: CodeType) -> Iterator[Any]:
             yield from _values(step.argval for step in before[:2] if step.opname == "LOAD_CONST")
 
 
-def _names_infinity(functions: Sequence[FunctionType]) -> bool:
+def _names_infinity(called: Sequence[FunctionType | CodeType]) -> bool:
     """Return True if `math.inf`, `torch.inf` or the text "inf", as in `float("inf")`, stands in the code."""
-    codes = [each for function in with_called(functions) for each in _codes(function)]
+    codes = [each for function in called for each in _codes(function)]
     return any("inf" in (*each.co_names, *each.co_consts) for each in codes)
 
 
-def _tested_for_none(functions: Sequence[FunctionType]) -> Iterator[str]:
+def _tested_for_none(called: Sequence[FunctionType | CodeType]) -> Iterator[str]:
     """Yield the local names that are compared with None by `is` or `is not`."""
-    for code in (each for function in with_called(functions) for each in _codes(function)):
+    for code in (each for function in called for each in _codes(function)):
         steps = [step for step in dis.get_instructions(code) if step.opname != "EXTENDED_ARG"]
         for name, test, after in zip(steps, steps[1:], steps[2:], strict=False):
             is_test = test.opname.endswith("NONE") or (test.argval is None and after.opname == "IS_OP")
@@ -94,9 +95,9 @@ def _tested_for_none(functions: Sequence[FunctionType]) -> Iterator[str]:
                 yield name.argval[-1] if isinstance(name.argval, tuple) else name.argval
 
 
-def _constants(functions: Sequence[FunctionType]) -> Iterator[Any]:
-    """Yield the numbers and short texts in functions and those that they call, and in their globals and closures."""
-    for function in with_called(functions):
+def _constants(called: Sequence[FunctionType | CodeType]) -> Iterator[Any]:
+    """Yield the numbers and short texts in functions, in their globals and in their closures."""
+    for function in called:
         codes = _codes(function)
         for code in codes:
             keywords = _keywords(code)

@@ -14,9 +14,11 @@ from gradverify.case import (
     INIT,
     Case,
     DtypeArgument,
+    Factory,
     Input,
     ListInput,
     Literal,
+    ObjectInput,
     TensorInput,
     TupleArgument,
     Values,
@@ -38,6 +40,17 @@ def tensor_inputs(case: Case) -> dict[str, TensorInput]:
             items = ((f"{name}[{number}]", item) for number, item in enumerate(given.items))
             found |= {path: item for path, item in items if isinstance(item, TensorInput)}
     return found
+
+
+def with_objects(case: Case, tools: Tools) -> Case:
+    """Return the case in which what a factory makes is described as an object if it is no tensor.
+
+    Raises what `tools.arguments` raises.
+    """
+    made = {name: given for name, given in tensor_inputs(case).items() if isinstance(given.origin, Factory)}
+    values = tools.arguments(replace(case, inputs={name: case.inputs[name] for name in made if name in case.inputs}))
+    objects = {name: ObjectInput(made=made[name]) for name, value in values.items() if not isinstance(value, Tensor)}
+    return replace(case, inputs={**case.inputs, **objects})
 
 
 def plain_inputs(case: Case, defaults: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from gradverify.exploration.proposals import arguments, indices, memory, sizes, 
 
 KINDS: tuple[Callable[[Base], Iterator[Change]], ...] = (
     arguments.proposals,
+    values.within_ranges,
     values.at_constants,
     sizes.of_other_sizes,
     values.with_ties,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from hashlib import blake2b
@@ -21,7 +22,7 @@ from gradverify.exploration.exercised.uncovered import uncovered
 from gradverify.exploration.exercised.watch import watch
 from gradverify.exploration.exercised.watched import Watched, merge
 from gradverify.exploration.harvest import seen_in
-from gradverify.exploration.inputs import written_out
+from gradverify.exploration.inputs import with_objects, written_out
 from gradverify.exploration.judge import Outcome
 from gradverify.exploration.proposals import arguments, sizes, values
 from gradverify.exploration.propose import pairs, proposals
@@ -76,6 +77,8 @@ def explore(case: Case, tools: Tools, request: Exploring, on_try: OnTry) -> Expl
     Raises nothing of user code. `on_try` is called before every try; if the try ends the process, the search can be
     started again after it, and finds what it would have found.
     """
+    with suppress(Exception):  # of user code, which the first try meets again
+        case = with_objects(case, tools)
     state = _Search(base=Base(case=case, tools=tools), budget=request.budget)
     state.base = replace(state.base, watching=_watching(state))
     state.seen.add(_digest(case))

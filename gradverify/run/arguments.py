@@ -21,6 +21,7 @@ from gradverify.case import (
     Input,
     ListInput,
     Literal,
+    ObjectInput,
     SizeArgument,
     TensorInput,
     TupleArgument,
@@ -66,8 +67,9 @@ def seed_everything(*parts: str | int) -> None:
 def _value(name: str, description: Input, case: Case, projections: dict[str, Projection]) -> Any:
     if isinstance(description, ListInput):
         return [_value(f"{name}[{i}]", item, case, projections) for i, item in enumerate(description.items)]
-    if isinstance(description, TensorInput):
-        return _tensor(name, description, case, projections)
+    if isinstance(description, TensorInput | ObjectInput):
+        described = description.made if isinstance(description, ObjectInput) else description
+        return _tensor(name, described, case, projections)
     convert = _PLAIN.get(type(description))
     return convert(description, case) if convert is not None else copy.deepcopy(description)
 

@@ -19,6 +19,7 @@ from gradverify.case import (
     Linspace,
     ListInput,
     Literal,
+    ObjectInput,
     Permutation,
     SizeArgument,
     TensorInput,
@@ -95,6 +96,8 @@ def kind_of(value: Input) -> str:
     if isinstance(value, TensorInput):
         drawn = not isinstance(value.origin, Values | DataFile | Factory)
         return f"drawn by `{type(value.origin).__name__.lower()}`" if drawn else "a tensor"
+    if isinstance(value, ObjectInput):
+        return "an object"
     if isinstance(value, DtypeArgument | DeviceArgument):
         return f"a {'dtype' if isinstance(value, DtypeArgument) else 'device'}"
     return found(written(value))

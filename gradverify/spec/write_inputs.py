@@ -20,6 +20,7 @@ from gradverify.case import (
     Linspace,
     ListInput,
     Normal,
+    ObjectInput,
     Origin,
     Permutation,
     SizeArgument,
@@ -39,8 +40,8 @@ _WHOLE = 1e15  # whole numbers below it are written without a point where only f
 
 def plain_input(value: Input, dims: Mapping[str, int], folder: Path | None) -> Any:
     """Return what describes an input; raises ValueError for a value that YAML has no word for."""
-    if isinstance(value, TensorInput):
-        return _tensor(value, dims, folder)
+    if isinstance(value, TensorInput | ObjectInput):
+        return _tensor(value.made if isinstance(value, ObjectInput) else value, dims, folder)
     if isinstance(value, ListInput):
         if not all(isinstance(item, TensorInput) for item in value.items):
             raise ValueError("a list holds tensors and other values")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Iterable, Iterator, Sequence
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import torch
 
-from gradverify.exploration.exercised.user_code import code_of, function_of, is_foreign, nested
+from gradverify.exploration.exercised.user_code import code_of, files_of, function_of, is_foreign, nested
 
 _METHODS = ("forward", "setup_context", "backward", "vjp")
 
@@ -36,8 +37,13 @@ def functions_together(targets: Iterable[Any]) -> tuple[FunctionType, ...]:
     return tuple(dict.fromkeys(function for target in targets for function in functions_of(target)))
 
 
-def with_called(functions: Sequence[Any]) -> list[FunctionType | CodeType]:
-    """Return the functions and those of the same file that they call by a global name or hold, each once."""
+def with_called(functions: Sequence[Any], *, in_other_files: bool = False) -> list[FunctionType | CodeType]:
+    """Return the functions and those of the same file that they call, each once.
+
+    They are called by a global name, as a method of a class or a function of a module with one, or held in a closure.
+    With `in_other_files`, those of other files of the user are returned too.
+    """
+    is_user_file = files_of(filter(None, map(code_of, functions))) if in_other_files else None
     pending = [function_of(function) or code_of(function) for function in functions]
     found: dict[int, FunctionType | CodeType] = {}
     while pending:
@@ -47,11 +53,30 @@ def with_called(functions: Sequence[Any]) -> list[FunctionType | CodeType]:
             continue
         found[id(code)] = function
         if isinstance(function, FunctionType):
-            names = {name: None for each in nested(code) for name in each.co_names}
-            held = [*(function.__globals__.get(name) for name in names), *contents_of(function)]
-            called = [function_of(each) for each in held]
-            pending += [each for each in called if each and each.__code__.co_filename == code.co_filename]
+            called = filter(None, map(function_of, _named_in(function, code)))
+            files = ((each, each.__code__.co_filename) for each in called)
+            pending += [
+                each for each, file in files if file == code.co_filename or (is_user_file and is_user_file(file))
+            ]
     return list(found.values())
+
+
+def _named_in(function: FunctionType, code: CodeType) -> Iterator[Any]:
+    """Yield what a function names: globals, what stands under its other names in classes and modules among them, cells.
+
+    Classes and modules of torch are left out.
+    """
+    names = {name: None for each in nested(code) for name in each.co_names}
+    for name in names:
+        value = function.__globals__.get(name)
+        yield value
+        if isinstance(value, type | ModuleType) and not _is_of_torch(value):
+            yield from (inspect.getattr_static(value, other, None) for other in names)
+    yield from contents_of(function)
+
+
+def _is_of_torch(value: type | ModuleType) -> bool:
+    return (value.__module__ if isinstance(value, type) else value.__name__).partition(".")[0] == "torch"
 
 
 def contents_of(function: FunctionType) -> Iterator[Any]:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import partial
+from itertools import chain, islice, permutations
 from types import NoneType
 from typing import Any
 
@@ -44,6 +45,8 @@ _NO_MODE = "no_such_mode"
 _NEUTRAL = ("none", "identity")  # what is left where no mode is known
 _MODES = (bool, str, NoneType, Enum, DtypeArgument)  # values of which each may have code of its own
 _DTYPES = (torch.float64, torch.float32, torch.bfloat16)
+_AXES = (0, 1, 2, -1)  # that a tuple of axes may have too
+_MOST_ORDERS = 6  # of the entries of a tuple
 _MOST = 14  # values tried for one argument
 _MOST_SIZES = 3  # sizes of tensors near which whole numbers are tried too
 
@@ -55,7 +58,8 @@ def proposals(base: Base) -> Iterator[Change]:
     for name, value in plain_inputs(base.case, base.tools.defaults).items():
         if is_fixed(base.case, name):
             continue
-        values = rules.choices[name] if name in rules.choices else _others(name, value, base)
+        others = chain(_in_range(name, value, base), _others(name, value, base))
+        values = iter(rules.choices[name]) if name in rules.choices else others
         if name.startswith(INIT):  # which YAML has no word for a tensor, a dtype or a tuple in
             values = (other for other in values if not isinstance(other, TensorInput | torch.dtype | tuple))
         value = _described(value)
@@ -82,7 +86,7 @@ def _change(base: Base, name: str, value: Any, other: Any) -> Change:
         rules=(partial(_why_no_mode, name, value, other),) if is_guess else (),
         other_code=other_code,
         to_default=name in base.tools.defaults and repr(other) == repr(_described(base.tools.defaults[name])),
-        far=isinstance(other, float) and _is_far(other, value, base),
+        far=isinstance(other, float) and name not in base.case.explore.ranges and _is_far(other, value, base),
     )
 
 
@@ -165,6 +169,16 @@ def _others(name: str, value: Any, base: Base) -> Iterator[Any]:
         yield from known(value, base)
 
 
+def _in_range(name: str, value: Any, base: Base) -> Iterator[Any]:
+    """Yield the ends of the range that an argument has, its middle and its quarters; whole numbers if it is one."""
+    low, high = base.case.explore.ranges.get(name, (0.0, 0.0))
+    if type(value) not in (int, float) or low >= high:
+        return
+    for share in (1.0, 0.0, 0.5, 0.75, 0.25):
+        number = low + share * (high - low)
+        yield number if isinstance(value, float) else min(max(round(number), math.ceil(low)), math.floor(high))
+
+
 def _whole(value: int, base: Base) -> Iterator[Any]:
     yield from (value + 1, value - 1, 1, 0, 2, -1, 3, -2, 2 * value, 4, 5)
     yield from (number for number in base.seen.integers if abs(number) < 200)
@@ -183,8 +197,11 @@ def _real(value: float, _base: Base) -> Iterator[float]:
 
 
 def _texts(value: str, base: Base) -> Iterator[str]:
-    yield from (other for family in FAMILIES if value in family for other in family)
+    """Yield the texts of the same families that stand in the code, others in the code, and others of the families."""
+    related = [other for family in FAMILIES if value in family for other in family]
+    yield from (other for other in related if other in base.seen.texts)
     yield from base.seen.texts
+    yield from related
 
 
 def _for_none(_value: None, base: Base) -> Iterator[Any]:
@@ -205,10 +222,14 @@ def _sequences(value: list[Any] | tuple[Any, ...], base: Base) -> Iterator[Any]:
         return
     kind = type(value)
     yield kind(reversed(value))
+    whole = all(isinstance(entry, int) and not isinstance(entry, bool) for entry in value)
+    if whole:
+        yield from (kind((*value, other)) for other in _AXES if other not in value)
     for number, entry in enumerate(value):
         for other in _distinct(_others("", entry, base), entry)[:5]:
             yield kind((*value[:number], other, *value[number + 1 :]))
-    if all(isinstance(entry, int) and not isinstance(entry, bool) for entry in value):
+    if whole:
+        yield from islice(map(kind, permutations(value)), _MOST_ORDERS)
         if len(value) > 1:  # their sum may have to stay
             yield kind((value[0] + 1, *value[1:-1], value[-1] - 1))
         yield kind(1 for _ in value)

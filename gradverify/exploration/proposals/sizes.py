@@ -18,7 +18,7 @@ from gradverify.exploration.dims import (
     why_tied,
     with_size,
 )
-from gradverify.exploration.inputs import is_fixed, tensor_at, with_tensor
+from gradverify.exploration.inputs import is_fixed, tensor_at, tensor_inputs, with_tensor
 from gradverify.exploration.legal import allowed
 from gradverify.exploration.slices import (
     Copies,
@@ -63,7 +63,8 @@ def beside(base: Base, change: Change) -> Iterator[Change]:
 def of_other_rank(base: Base) -> Iterator[Change]:
     """Yield cases with a leading dimension more, or one less, of all tensors and of each alone, and with one split.
 
-    An input that loses its first dimension where another keeps one has to be broadcast.
+    An input that loses its first dimension where another keeps one has to be broadcast. None loses one with a name that
+    another keeps.
     """
     ranks = {path: shape for path, shape, _ in shapes(base.case, base.tools) if not is_fixed(base.case, path)}
     most = max(map(len, ranks.values()), default=0)
@@ -75,7 +76,7 @@ def of_other_rank(base: Base) -> Iterator[Change]:
             yield _reshape(base, {p: (1, *ranks[p]) for p in paths}, "a leading dimension of 1", rule)
     yield from _split(base)
     for paths in groups:
-        if paths and all(ranks[path] for path in paths):
+        if paths and all(ranks[path] for path in paths) and not _names_kept(base.case, paths):
             copies = {path: Copies(count=ranks[path][0], is_new=True) for path in paths}
             new = {path: ranks[path][1:] for path in paths}
             if any(shape for path, shape in ranks.items() if path not in paths):
@@ -86,6 +87,14 @@ def of_other_rank(base: Base) -> Iterator[Change]:
         if paths:
             new = {path: (2, 2, *ranks[path]) for path in paths}
             yield _reshape(base, new, "two leading dimensions of 2", partial(why_no_map, paths))
+
+
+def _names_kept(case: Case, paths: Sequence[str]) -> set[str]:
+    """Return the names of the first sizes of some tensors that other tensors have too."""
+    written = {path: given.sizes or () for path, given in tensor_inputs(case).items()}
+    first = {size for path in paths for size in written[path][:1] if isinstance(size, str)}
+    others = {size for path, sizes in written.items() if path not in paths for size in sizes if isinstance(size, str)}
+    return first & others
 
 
 def _split(base: Base) -> Iterator[Change]:
@@ -132,7 +141,8 @@ def _sizes(base: Base, dimension: Dimension) -> list[int]:
     step = 1 if rule is None else rule.multiple_of
     limits = () if rule is None else (rule.low, rule.high or size)
     near = dict.fromkeys(-(-other // step) * step for other in (*limits, *found))
-    return [other for other in near if other not in (size, 0) and allowed(base.case, dimension.name, other)]
+    never = (size,) if rule is not None and rule.low == 0 else (size, 0)  # a size of 0 has to be declared
+    return [other for other in near if other not in never and allowed(base.case, dimension.name, other)]
 
 
 def _resize(base: Base, dimension: Dimension, size: int, *rules: Rule) -> Change:

@@ -38,6 +38,17 @@ def at_constants(base: Base) -> Iterator[Change]:
             yield edit(base, CONSTANTS, path, f"all {constant:.6g}", partial(_filled, constant))
 
 
+def within_ranges(base: Base) -> Iterator[Change]:
+    """Yield tensors spread over the range that the spec gives them, and at its ends."""
+    for path in floating_paths(base):
+        low, high = base.case.explore.ranges.get(path.partition("[")[0], (0.0, 0.0))
+        if low < high and not tensors(base)[path].is_complex():
+            yield edit(base, DRAWS, path, f"drawn from uniform [{low:g}, {high:g}]", partial(_uniform, path, low, high))
+            yield edit(base, DRAWS, path, f"entries {low:g} and {high:g} in turn", _cycle((low, high)))
+            yield edit(base, DRAWS, path, f"all {high:g}", partial(_filled, high))
+            yield edit(base, DRAWS, path, f"all {low:g}", partial(_filled, low))
+
+
 def with_zeros(base: Base) -> Iterator[Change]:
     """Yield tensors with exact zeros: an entry, a row, a column, all."""
     yield from _each(base, ZEROS, _zeros)
@@ -93,7 +104,7 @@ def drawn_again(base: Base) -> Iterator[Change]:
     for path in floating_paths(base):
         for seed, width in ((1, 1.0), (2, 3.0), (3, 0.3)):
             yield edit(base, DRAWS, path, f"drawn from normal [0, {width:g}]", _normal(path, seed, width))
-        yield edit(base, DRAWS, path, "drawn from uniform [0, 1]", partial(_uniform, path))
+        yield edit(base, DRAWS, path, "drawn from uniform [0, 1]", partial(_uniform, path, 0.0, 1.0))
 
 
 def _each(base: Base, kind: str, ways: Callable[[Tensor], Ways]) -> Iterator[Change]:
@@ -213,8 +224,9 @@ def _normal(path: str, seed: int, width: float) -> Callable[[Tensor], Tensor]:
     return new
 
 
-def _uniform(path: str, x: Tensor) -> Tensor:
-    return torch.rand(x.shape, generator=torch.Generator().manual_seed(len(path)), dtype=x.dtype)
+def _uniform(path: str, low: float, high: float, x: Tensor) -> Tensor:
+    found = torch.rand(x.shape, generator=torch.Generator().manual_seed(len(path)), dtype=x.dtype)
+    return torch.lerp(torch.full_like(found, low), torch.full_like(found, high), found)
 
 
 def _listed(numbers: tuple[float, ...]) -> str:
