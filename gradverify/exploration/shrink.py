@@ -142,7 +142,8 @@ def _candidates(values: Tensor) -> Iterator[Tensor]:
     if values.is_complex() or values.is_floating_point():
         yield torch.ones_like(values)
         yield counted.to(values.dtype)
-        yield -counted.to(values.dtype)
+        if values.is_complex() or bool((values < 0).any()):
+            yield -counted.to(values.dtype)
         yield counted.to(values.dtype) / 2
     if values.is_floating_point():
         yield values.round() + 0.0  # 0.0 in place of -0.0
@@ -183,7 +184,7 @@ def differences(base: Case, case: Case, base_tensors: dict[str, Tensor], tensors
     for path, tensor in tensors.items():
         was = base_tensors.get(path)
         if was is None or was.shape != tensor.shape:
-            found.append(f"{path}: shape {list(tensor.shape)}" + ("" if was is None else f" (was {list(was.shape)})"))
+            found.append(f"{path}: shape {list(tensor.shape)} (was {'none' if was is None else list(was.shape)})")
     for path, given in tensor_inputs(case).items():
         if given.layout is not (tensor_inputs(base)[path].layout if path in tensor_inputs(base) else given.layout):
             found.append(f"{path}: {given.layout.value} in memory")

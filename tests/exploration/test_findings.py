@@ -352,3 +352,26 @@ def test_number_that_is_far_larger_than_written_is_an_extreme(eps: float) -> Non
     found = explored(forgets, points(3), eps, budget=120)
     grades = {each.grade for each in found.discoveries if each.changes[0].startswith("eps: 1.0")}
     assert grades == {Grade.EXTREME if eps < 1e-6 else Grade.FAILURE}
+
+
+def test_positive_tensors_stay_positive_while_a_failure_is_made_small() -> None:
+    forgotten = saving(
+        lambda x, weight=None: x.sin() if weight is None else x.sin() * weight.view(-1)[0],
+        lambda grad, x, *_: grad * x.cos(),
+    )
+    found = gradverify.explore(forgotten, (points(3), None), checks=("gradcheck",), budget=60)
+    failure = found.failures[0]
+    assert any(phrase.startswith("weight: ") and phrase.endswith("(was none)") for phrase in failure.changes)
+    assert "-" not in failure.inputs.split("weight")[1]
+    assert {finding.cause for check in failure.checks for finding in check.findings}.isdisjoint({"sign-flip"})
+
+
+def test_two_entries_of_large_inputs_are_no_cause_at_small_ones() -> None:
+    """The two that are clamped stand in opposite corners, which a band leaves out too."""
+    x = torch.tensor([[0.1, 0.2, 2.0], [0.3, -0.2, 0.4], [-0.1, 0.5, 0.6], [3.0, -0.4, 0.7]], dtype=torch.float64)
+    clamped = saving(
+        lambda x, limit=None: 2 * x if limit is None else (2 * x).clamp(-limit, limit), lambda grad, x, *_: 2 * grad
+    )
+    found = gradverify.explore(clamped, (x.requires_grad_(), None), checks=("gradcheck",), budget=40)
+    causes = {finding.cause for failure in found.failures for check in failure.checks for finding in check.findings}
+    assert found.failures and "missing-band" not in causes
