@@ -441,3 +441,44 @@ def test_backward_that_cancels_is_right_in_any_number_of_rows(factor: float, ver
 
     cancelling = with_backward(lambda x: weight.to(x.dtype) @ x, backward)
     assert gradcheck(cancelling, torch.tensor([1.0, 2.0, 3.0, 4.0], requires_grad=True)).verdict is verdict
+
+
+class LargestOfOnePlus(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, scale: float) -> Tensor:
+        values, ctx.place = (1 + x).max(0)
+        ctx.scale = scale
+        ctx.save_for_backward(x)
+        return values
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (x,) = ctx.saved_tensors
+        return torch.zeros_like(x).scatter(0, ctx.place[None], ctx.scale * grad[None]), None
+
+
+@pytest.mark.parametrize(
+    ("x", "scale", "verdict"),
+    [
+        ([4.2e-7, 5.0e-7], 1.0, Verdict.PASS),  # both are 1.0000005 in float32
+        ([4.2e-7, 5.0e-7], 1.1, Verdict.FAIL),
+        ([4.2e-7, 9.0e-7], 1.0, Verdict.PASS),
+        ([-4.2e-7, 9.0e-7], -1.0, Verdict.FAIL),
+    ],
+)
+def test_branch_that_depends_on_rounding_on_the_way_is_accepted(x: list[float], scale: float, verdict: Verdict) -> None:
+    point = torch.tensor(x, requires_grad=True)
+    assert gradcheck(lambda x: LargestOfOnePlus.apply(x, scale), point).verdict is verdict
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(1.0, Verdict.PASS), (1.1, Verdict.FAIL)])
+def test_backward_that_takes_one_dtype_only_is_judged_in_float64(factor: float, verdict: Verdict) -> None:
+    """scatter refuses a source in another dtype: with a weight in float32, backward raises for float64 inputs."""
+
+    def backward(grad: Tensor, x: Tensor, weight: Tensor) -> tuple[Tensor, None]:
+        place = (1 + x).argmax(0)[None]
+        return torch.zeros_like(x).scatter(0, place, factor * weight[place].mul_(grad)), None
+
+    weighted = with_backward(lambda x, weight: (weight * (1 + x)).max(0).values, backward)
+    point, weight = torch.tensor([4.2e-7, 5.0e-7], requires_grad=True), torch.ones(2)
+    assert gradcheck(weighted, point, weight).verdict is verdict
