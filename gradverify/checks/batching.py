@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 from torch._functorch import autograd_function as rules
+from torch.utils import checkpoint
 
 from gradverify.case import Settings
 from gradverify.checks.contract.build import subject_for, with_measured_noise
@@ -147,12 +148,13 @@ def _loop(subject: Subject, dimensions: Dimensions, entries: Sequence[Relay]) ->
 def _raised_by_rule(error: EvaluationError) -> bool:
     """True if a Function's own rule raised by mistake.
 
-    False if the code around it raised, or if it raised NotImplementedError to declare its limits.
+    False if the code around it raised, as a checkpoint that runs forward again, or if it raised NotImplementedError to
+    declare its limits.
     """
     if isinstance(error.original, NotImplementedError):
         return False
-    frames = traceback.walk_tb(error.original.__traceback__)
-    return error.stage == "backward" or any(frame.f_code.co_filename == rules.__file__ for frame, _ in frames)
+    files = {frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.original.__traceback__)}
+    return checkpoint.__file__ not in files and (error.stage == "backward" or rules.__file__ in files)
 
 
 def _batch(subject: Subject, dimensions: Dimensions, entries: Sequence[Relay], loop: _Result) -> _Result:

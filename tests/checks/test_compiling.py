@@ -14,7 +14,7 @@ from gradverify.case import Settings
 from gradverify.checks.registry import run_check
 from gradverify.core.model.problem import bind
 from gradverify.result import CheckResult, Verdict
-from tests.core.support import claimed
+from tests.core.support import claimed, with_backward
 
 X = torch.linspace(-1.5, 2, 6, dtype=torch.float64)
 
@@ -92,3 +92,17 @@ def test_what_cannot_be_compared_is_skipped_with_the_reason() -> None:
 def test_the_last_of_many_functions_is_traced_too() -> None:
     results = [compiled(lambda x, k=k: x.sin() * (k + is_compiling())) for k in range(1, 12)]
     assert {result.verdict for result in results} == {Verdict.FAIL}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("wrong", [False, True])
+def test_tensors_that_are_not_differentiated_are_traced_too(wrong: bool) -> None:
+    def backward(grad: Tensor, x: Tensor, places: Tensor) -> tuple[Tensor, None]:
+        found = torch.zeros_like(x).index_add(0, places, grad)
+        return (2 * found if wrong and is_compiling() else found), None
+
+    places = torch.tensor([0, 3, 3])
+    picked = with_backward(lambda x, places: x[places], backward)
+    problem = bind(picked, (X.clone().requires_grad_(), places), names=("x", "places"))
+    result = run_check("compile", problem, Settings())
+    assert result.verdict is (Verdict.FAIL if wrong else Verdict.PASS), result

@@ -23,7 +23,7 @@ _Watched = list[tuple[str, Tensor, Tensor | None]]  # name, tensor, snapshot of 
 
 
 def findings(subject: Subject) -> Iterator[Finding]:
-    """GV402: backward overwrites nothing. GV411: later backwards over the same graph return the same gradient."""
+    """GV402: backward writes to nothing. GV411: later backwards over the same graph return the same gradient."""
     fixed = copies_of_fixed(subject.problem)
     with holding(subject.problem, fixed):
         tape = graph_for_vjp(subject)
@@ -36,6 +36,11 @@ def findings(subject: Subject) -> Iterator[Finding]:
         for tensor, given in zip(fixed, contents, strict=True)
     ]
     gradients_of(subject, tape, subject.cotangents)
+    for primal, leaf, gradient in zip(subject.primals, tape.leaves, subject.gradients, strict=True):
+        if leaf.grad is not None and bool((gradient != 0).any()):
+            name = primal.name
+            text = f"backward adds to {name}.grad and returns the gradient by {name} too: .backward() counts it twice"
+            yield failure("GV402", text)
     for name, tensor, before in watched:
         if differs(tensor, before):
             yield failure("GV402", _message(name, tensor))

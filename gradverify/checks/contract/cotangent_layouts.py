@@ -36,10 +36,11 @@ def findings(subject: Subject) -> Iterator[Finding]:
 
 
 def _expanded(subject: Subject) -> Iterator[Finding]:
-    """The cotangents of `output.mean()`, one number with stride 0, and of `output.sum(0)`, equal slices."""
+    """The cotangents of `.mean()`, one number with stride 0, and of `.sum(0)` and `.sum(-1)`, equal slices."""
     halves = tuple(cotangent / 2 for cotangent in ones_like(subject))
     slices = tuple(g[:1].expand_as(g).contiguous() if g.dim() > 1 else g for g in subject.cotangents)
-    for call, cotangents in ((".mean()", halves), (".sum(0)", slices)):
+    last = tuple(g[..., :1].expand_as(g).contiguous() if g.dim() > 1 else g for g in subject.cotangents)
+    for call, cotangents in ((".mean()", halves), (".sum(0)", slices), (".sum(-1)", last)):
         if any(_applies(expanded, cotangent) for cotangent in cotangents):
             name, expected = f"expanded (stride 0, as {call} sends it)", gradients_for(subject, cotangents)
             yield from _compared(subject, name, expanded, cotangents, expected)

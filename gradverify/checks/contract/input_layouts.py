@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 
 from torch import Tensor
 
@@ -17,10 +18,11 @@ from gradverify.checks.contract.layouts import (
     transposed,
 )
 from gradverify.checks.contract.nodes import Relay
-from gradverify.checks.contract.subject import Subject, gradients_of, graph_at, graph_for_vjp
+from gradverify.checks.contract.subject import Subject, gradients_of, graph_at, graph_for_vjp, new_graph
 from gradverify.checks.contract.wording import failure, mismatches, raised
 from gradverify.core.model.tape import Tape
 from gradverify.errors import EvaluationError
+from gradverify.interception import DrawTrace
 from gradverify.result import Finding
 
 _LAYOUTS: dict[str, Relay] = {
@@ -65,13 +67,21 @@ def _has_given_layout(subject: Subject, points: list[Tensor]) -> bool:
     )
 
 
+def _draws(subject: Subject) -> bool:
+    """Return True if forward draws random numbers, under a seed of its own or of ours."""
+    draws: list[Tensor] = []
+    with DrawTrace(draws), suppress(EvaluationError):
+        new_graph(subject)
+    return bool(draws) or subject.problem.seed is not None
+
+
 def _compared(subject: Subject, original: Tape, name: str, points: list[Tensor]) -> Iterator[Finding]:
     try:
         tape = graph_at(subject, points)
     except EvaluationError:
         return  # an explicit error is no wrong gradient
     if not same_outputs(subject, tape, original):
-        if subject.hand_written and subject.problem.seed is None:  # a seeded forward draws its numbers in memory order
+        if subject.hand_written and not _draws(subject):  # random numbers are drawn in the order of memory
             text = f"forward computes something else where the inputs are {name}"
             yield failure("GV403", f"{text}: read their strides, or call .contiguous()")
         return

@@ -62,7 +62,7 @@ def expanded(tensor: Tensor) -> Tensor:
     """Return a tensor of equal entries, or of equal slices, with stride 0; others unchanged."""
     if tensor.numel() < 2:
         return tensor
-    parts = (tensor.reshape(-1)[0], tensor[:1])
+    parts = (tensor.reshape(-1)[0], tensor[:1], tensor[..., :1])
     equal = (part for part in parts if part.numel() < tensor.numel() and bool((tensor == part).all()))
     part = next(equal, None)
     return tensor if part is None else part.clone().expand(tensor.shape)

@@ -13,15 +13,22 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gradverify.checks.contract.forward_run import same_outputs
+from gradverify.checks.contract.nodes import custom_nodes
 from gradverify.checks.contract.subject import Subject, gradients_of, graph_at, new_graph
 from gradverify.checks.contract.uninitialised import IN_BACKWARD, first_unwritten
 from gradverify.checks.contract.wording import raised, remark
-from gradverify.core.model.tape import Tape
+from gradverify.core.model.tape import Tape, graph_nodes
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding
 
 _MAX_SIZES = 3  # largest number of different sizes tested
 _LONGER = 10  # times the operations of forward at the point: at another size it is broken off after so many
+# Names of nodes that compute nothing.
+_VIEWS = frozenset({
+    "torch::autograd::AccumulateGrad", "Alias", "AsStrided", "Clone", "Contiguous", "Expand", "Narrow", "Permute",
+    "ReshapeAlias", "Select", "Slice", "Split", "Squeeze", "T", "ToCopy", "Transpose", "Unbind", "Unsqueeze",
+    "UnsafeView", "View",
+})  # fmt: skip
 _LEAST = 1_000  # operations that it may have in any case
 
 
@@ -50,10 +57,11 @@ def findings(subject: Subject) -> Iterator[Finding]:
 
     A remark: the inputs have other sizes, and forward may not be meant for these.
     A kernel that does not check its arguments reads out of bounds if these no longer fit. So nothing is tested beside
-    fixed indices, nor a size that a fixed argument has or is. An iteration that ends once a mean is small never ends if
-    that is the mean of nothing, nan: a forward that goes on for too long is broken off.
+    fixed indices, nor a size that a fixed argument has or is, nor where torch's operators compute a part of the
+    outputs: those of recurrent layers, or of CTC, end the process. An iteration that ends once a mean is small never
+    ends if that is the mean of nothing, nan: a forward that goes on for too long is broken off.
     """
-    if not subject.hand_written or any(primal.project is not None for primal in subject.primals):
+    if any(primal.project is not None for primal in subject.primals) or not _is_all_hand_written(subject.tape):
         return
     fixed = [entry.value for entry in subject.problem.bound]
     if any(_is_index(value) for value in fixed):
@@ -69,6 +77,13 @@ def findings(subject: Subject) -> Iterator[Finding]:
                 text = f"dimensions of size {size} have size {small}, which forward accepts"
                 yield remark("GV413", f"{what}, where {text}")
                 return
+
+
+def _is_all_hand_written(tape: Tape) -> bool:
+    """Return True if the outputs are those of hand-written Functions, up to views and copies."""
+    nodes = tuple(graph_nodes(output.tensor for output in tape.outputs))
+    own = set(custom_nodes(tape))
+    return bool(own) and all(node in own or node.name().partition("Backward")[0] in _VIEWS for node in nodes)
 
 
 def _is_index(value: float | Tensor) -> bool:

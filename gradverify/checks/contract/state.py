@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 
 import torch
 from torch import Tensor
@@ -19,8 +20,8 @@ from gradverify.checks.contract.subject import (
     outputs_of,
 )
 from gradverify.checks.contract.wording import mismatches
-from gradverify.core.model.coordinates import Named
-from gradverify.core.model.problem import fresh
+from gradverify.core.model.coordinates import Named, is_special, why_unreadable
+from gradverify.core.model.problem import copies_of_fixed, fresh, holding
 from gradverify.core.model.tape import Tape, vjp
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding
@@ -71,12 +72,16 @@ def _coordinates(subject: Subject, tape: Tape, grads: Sequence[Named]) -> Coordi
 def _elsewhere(subject: Subject) -> tuple[Sequence[Tensor], Tape | None]:
     """Return another point and a graph there, or None if forward raises or changes its outputs' shapes.
 
-    The point is the same values rolled by one, or if that fails the values scaled by 1 + 2**-6.
+    The point is a sum of the values and of the same ones rolled by one, with weights 5/8 and 2/8: not even the sum of
+    the values stays. If that fails it is the rolled ones, or the values scaled by 1 + 2**-6. Numbers and masks that are
+    not differentiated are others too, where forward accepts that.
     """
-    for moved in _OTHER_POINTS:
+    given = copies_of_fixed(subject.problem)
+    for moved, fixed in product(_OTHER_POINTS, ([_other_constant(tensor) for tensor in given], given)):
         points = [moved(primal.tensor) for primal in subject.primals]
         try:
-            tape = graph_at(subject, points)
+            with holding(subject.problem, fixed):
+                tape = graph_at(subject, points)
         except EvaluationError:
             continue
         same = [output.tensor.shape for output in tape.outputs] == [c.shape for c in subject.cotangents]
@@ -85,8 +90,19 @@ def _elsewhere(subject: Subject) -> tuple[Sequence[Tensor], Tape | None]:
     return (), None
 
 
+def _other_constant(tensor: Tensor) -> Tensor:
+    """Return a constant with other numbers; indices stay, as kernels may read out of bounds where they do not fit."""
+    if tensor.is_meta or why_unreadable(tensor) or is_special(tensor):
+        return tensor
+    return _mixed(tensor) if tensor.is_floating_point() else _rolled(tensor) if tensor.dtype is torch.bool else tensor
+
+
+def _mixed(tensor: Tensor) -> Tensor:
+    return (5 * fresh(tensor).contiguous() + 2 * _rolled(tensor)) / 8
+
+
 def _rolled(tensor: Tensor) -> Tensor:
-    if tensor.numel() < 2 or bool((tensor == tensor.reshape(-1)[0]).all()):
+    if tensor.dtype is not torch.bool and (tensor.numel() < 2 or bool((tensor == tensor.reshape(-1)[0]).all())):
         return _scaled(tensor)
     return tensor.reshape(-1).roll(1).reshape(tensor.shape)
 
@@ -95,4 +111,4 @@ def _scaled(tensor: Tensor) -> Tensor:
     return fresh(tensor).contiguous() * (1 + 2.0**-6)
 
 
-_OTHER_POINTS: tuple[Callable[[Tensor], Tensor], ...] = (_rolled, _scaled)
+_OTHER_POINTS: tuple[Callable[[Tensor], Tensor], ...] = (_mixed, _rolled, _scaled)

@@ -342,7 +342,7 @@ def _argument_for(tensor: Tensor, replacements: Iterator[Tensor], copies: dict[i
     if tensor.requires_grad:
         return next(replacements)
     if id(tensor) not in copies:
-        copies[id(tensor)] = _copy(tensor)
+        copies[id(tensor)] = tensor.clone() if torch.compiler.is_compiling() else _copy(tensor)
     return copies[id(tensor)]
 
 

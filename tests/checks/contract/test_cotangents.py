@@ -200,3 +200,13 @@ def test_an_overflow_of_mixed_cotangents_is_not_a_lack_of_linearity(dtype: torch
 
     for seed in range(4):
         assert "GV301" not in failing(run_check("contract", problem_of(Exp.apply, x), replace(ALONE, seed=seed)))
+
+
+@pytest.mark.parametrize("reads_one", [True, False])
+def test_a_cotangent_that_is_expanded_in_its_last_dimension(reads_one: bool) -> None:
+    def backward(ctx: Any, x: Tensor, grad: Tensor) -> Tensor:
+        same = grad.stride(-1) == 0
+        return (grad.flatten()[0] if same and reads_one else grad) * x.cos()
+
+    result = contract(sine(backward), torch.randn(3, 4, dtype=torch.float64, requires_grad=True))
+    assert failing(result) == ({"GV307"} if reads_one else set())

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
+import gradverify
 from gradverify.result import Verdict
 from tests.checks.contract.support import X, Y, contract, failing, pair, product, remarked, sine
 from tests.core.support import double
@@ -617,3 +618,52 @@ def test_sums_that_cancel_may_differ_by_layout_as_much_as_rounding_changes_them(
         x = mean + steps * double([[1.0], [2.0], [3.0]])
         assert failing(contract(lambda x: Variance.apply(x, False), x)) == set()
         assert failing(contract(lambda x: Variance.apply(x, True), x)) == {"GV403"}
+
+
+def test_a_gradient_that_is_added_and_returned_is_counted_twice() -> None:
+    def backward(ctx: Any, x: Tensor, grad: Tensor) -> Tensor:
+        found = grad * x.cos()
+        x.grad = found.clone() if x.grad is None else x.grad + found
+        return found
+
+    result = contract(sine(backward), X)
+    assert failing(result) == {"GV402"}
+    assert ".backward() counts it twice" in result.message
+
+
+class SeededDropout(torch.autograd.Function):
+    """Dropout under a seed of its own: the mask is drawn in the order of memory."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, seed: int) -> Tensor:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            mask = (torch.rand_like(x) > 0.5).to(x.dtype)
+        ctx.save_for_backward(mask)
+        return x * mask
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return grad * ctx.saved_tensors[0], None
+
+
+def test_a_forward_with_a_seed_of_its_own_may_draw_in_the_order_of_memory() -> None:
+    result = contract(lambda x: SeededDropout.apply(x, 7), torch.randn(3, 4, dtype=torch.float64, requires_grad=True))
+    assert (result.verdict, failing(result)) == (Verdict.PASS, set())
+
+
+class AfterRecurrence(torch.nn.Module):
+    def __init__(self, kind: type[torch.nn.RNNBase]) -> None:
+        super().__init__()
+        self.layer = kind(3, 2)  # type: ignore[call-arg]
+
+    def forward(self, x: Tensor) -> Tensor:
+        return sine(lambda ctx, x, grad: grad * x.cos())(self.layer(x)[0])
+
+
+@pytest.mark.parametrize("kind", [torch.nn.LSTM, torch.nn.GRU])
+def test_kernels_of_torch_are_asked_for_no_other_sizes(kind: type[torch.nn.RNNBase]) -> None:
+    """With other sizes of their weights they end the process."""
+    x = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
+    result = gradverify.verify(AfterRecurrence(kind).double(), (x,), checks=("contract",)).checks[0]
+    assert (result.verdict, "GV413" in remarked(result)) == (Verdict.PASS, False)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
+from torch.utils.checkpoint import checkpoint
 
 from gradverify.result import Verdict
 from tests.checks.contract.support import X, Y, contract, failing, product, remarked, sine
@@ -554,3 +555,23 @@ def test_a_batch_of_one_input_alone_keeps_its_numbers_with_those_of_the_others()
     units = torch.tensor([1e4] * 4 + [1.0] * 4)
     x, w = torch.randn(6, 8, generator=generator) * units, torch.randn(8, 5, generator=generator) / units.unsqueeze(1)
     assert contract(Waves.apply, x.requires_grad_(), w.requires_grad_(), check="batching").verdict is Verdict.PASS
+
+
+def test_a_checkpoint_that_vmap_does_not_know_is_no_mistake_of_a_rule() -> None:
+    class Sine(torch.autograd.Function):
+        generate_vmap_rule = True
+
+        @staticmethod
+        def forward(x: Tensor) -> Tensor:
+            return x.sin()
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+            ctx.save_for_backward(*inputs)
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Tensor:
+            return grad * ctx.saved_tensors[0].cos()
+
+    result = contract(lambda x: checkpoint(Sine.apply, x, use_reentrant=False), X)
+    assert (result.verdict, failing(result)) == (Verdict.PASS, set())

@@ -10,8 +10,10 @@ import pytest
 import torch
 from torch import Tensor
 from torch.autograd import Function
+from torch.autograd.function import once_differentiable
 
 from tests.checks.contract.support import X, contract, failing, sine
+from tests.core.support import double
 
 
 def remembering(keep: Callable[[Tensor], None], slope: Callable[[], Tensor]) -> Callable[[Tensor], Tensor]:
@@ -111,3 +113,47 @@ def test_constant_output_shared_by_calls_passes() -> None:
             return 2 * g
 
     assert contract(Constant.apply, X).findings == ()
+
+
+def on_the_class(value: Callable[..., Any]) -> type[Function]:
+    """Return x times a scale and a mask, whose backward takes `value(x, scale, mask)` of the latest forward."""
+
+    class OnTheClass(Function):
+        kept: Any
+
+        @staticmethod
+        def forward(ctx: Any, x: Tensor, scale: Tensor, mask: Tensor) -> Tensor:
+            ctx.save_for_backward(x, scale, mask)
+            OnTheClass.kept = value(x, scale, mask)
+            return x * scale * mask
+
+        @staticmethod
+        @once_differentiable
+        def backward(ctx: Any, g: Tensor) -> Any:
+            kept = OnTheClass.kept
+            return (
+                g * value(*ctx.saved_tensors).reciprocal() * kept * ctx.saved_tensors[1] * ctx.saved_tensors[2],
+                None,
+                None,
+            )
+
+    return OnTheClass
+
+
+@pytest.mark.parametrize(
+    ("value", "fails"),
+    [
+        (lambda x, scale, mask: x.norm(), True),
+        (lambda x, scale, mask: x.sum(), True),
+        (lambda x, scale, mask: x.max(), True),
+        (lambda x, scale, mask: scale[0], True),
+        (lambda x, scale, mask: 1.0 + mask, True),
+        (lambda x, scale, mask: x.new_tensor(len(x)), False),
+    ],
+)
+def test_what_the_latest_forward_keeps_of_statistics_and_constants_fails(
+    value: Callable[..., Any], fails: bool
+) -> None:
+    scale, mask = torch.tensor([2.0, 3.0, 4.0], dtype=torch.float64), torch.tensor([True, False, True])
+    result = contract(on_the_class(value).apply, double([0.5, -1.0, 2.5]), scale, mask)
+    assert failing(result) == ({"GV408"} if fails else set())
