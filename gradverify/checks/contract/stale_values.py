@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gradverify.checks.contract.directional_difference import directional
-from gradverify.checks.contract.subject import Coordinates, Subject, outputs_of
+from gradverify.checks.contract.subject import Coordinates, Subject, graph_at, outputs_of
 from gradverify.checks.contract.wording import failure
 from gradverify.core.model.coordinates import flatten
 from gradverify.errors import EvaluationError
@@ -22,15 +22,23 @@ _MAX_ERROR = 1e-6  # largest error bound of the finite differences, times the sa
 def findings(
     subject: Subject, points: Sequence[Tensor], outputs: Coordinates, answer: Coordinates
 ) -> Iterator[Finding]:
-    """GV408: the gradient `answer` at `points` is not a stale copy of the gradient at the subject's point.
+    """GV408: no gradient in `answer`, at `points`, is a stale copy of the one at the subject's point.
 
     `outputs` is forward's value at `points`. Bitwise equal gradients are suspicious, but linear functions have them
-    too. So finite differences must confirm them at the subject's point and contradict them at `points`.
+    too. So finite differences by these inputs must confirm them at the subject's point and contradict them at `points`.
     """
-    if not all(torch.equal(one, two) for one, two in zip(answer, subject.gradients, strict=True)):
+    equal = [torch.equal(one, two) for one, two in zip(answer, subject.gradients, strict=True)]
+    if not any(equal):
         return
-    step = [point.detach() - primal.tensor for point, primal in zip(points, subject.primals, strict=True)]
-    if _explains(subject, outputs, step):
+    here = [primal.tensor for primal in subject.primals]
+    moves = [point.detach() - start for point, start in zip(points, here, strict=True)]
+    step = [move if same else torch.zeros_like(move) for move, same in zip(moves, equal, strict=True)]
+    try:
+        others = [start if same else point for point, start, same in zip(points, here, equal, strict=True)]
+        before = outputs_of(subject.tape if all(equal) else graph_at(subject, others))
+    except EvaluationError:
+        return
+    if [each.shape for each in outputs] != [each.shape for each in before] or _explains(subject, before, outputs, step):
         return
     moved = tuple(replace(primal, tensor=point) for primal, point in zip(subject.primals, points, strict=True))
     there = replace(subject, problem=replace(subject.problem, primals=moved))
@@ -39,14 +47,14 @@ def findings(
     except EvaluationError:
         return
     if stale:
-        text = "backward answers at another point what it answered at the first, where alone differences agree with it"
-        yield failure("GV408", f"{text}: values are kept from one call to the next")
+        names = " and ".join(primal.name for primal, same in zip(subject.primals, equal, strict=True) if same)
+        text = f"backward answers at another point what it answered at the first by {names}, where alone differences"
+        yield failure("GV408", f"{text} agree with it: values are kept from one call to the next")
 
 
-def _explains(subject: Subject, outputs: Coordinates, step: Sequence[Tensor]) -> bool:
+def _explains(subject: Subject, before: Coordinates, after: Coordinates, step: Sequence[Tensor]) -> bool:
     """True if the subject's gradient times the step gives the change of the outputs, as for a linear function."""
-    pairs = zip(outputs, outputs_of(subject.tape), strict=True)
-    change = torch.cat([there - here for there, here in pairs])
+    change = torch.cat([there - here for there, here in zip(after, before, strict=True)])
     return _agree(subject, step, change, 0.0) is True
 
 

@@ -157,3 +157,25 @@ def test_what_the_latest_forward_keeps_of_statistics_and_constants_fails(
     scale, mask = torch.tensor([2.0, 3.0, 4.0], dtype=torch.float64), torch.tensor([True, False, True])
     result = contract(on_the_class(value).apply, double([0.5, -1.0, 2.5]), scale, mask)
     assert failing(result) == ({"GV408"} if fails else set())
+
+
+@pytest.mark.parametrize("by_shape", [True, False])
+def test_a_cache_of_one_of_two_inputs_by_its_shape_fails(by_shape: bool) -> None:
+    cache: dict[Any, Tensor] = {}
+
+    class Product(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor, w: Tensor) -> Tensor:
+            ctx.save_for_backward(x, w)
+            ctx.key = w.shape if by_shape else tuple(w.tolist())
+            return x * w
+
+        @staticmethod
+        @once_differentiable
+        def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor]:
+            x, w = ctx.saved_tensors
+            return g * cache.setdefault(ctx.key, w.clone()), g * x
+
+    result = contract(Product.apply, double([0.5, -1.0, 2.0]), double([0.3, 0.1, -0.4]))
+    assert failing(result) == ({"GV408"} if by_shape else set())
+    assert not by_shape or "what it answered at the first by x, where" in result.message
