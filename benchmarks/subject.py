@@ -15,10 +15,11 @@ from gradverify.core.decide.verdict import Code
 from gradverify.core.forward.repeatable import made_repeatable
 from gradverify.core.forward.sampler import Sampler
 from gradverify.core.jacobians import investigate
-from gradverify.core.model.coordinates import Block, Named, blocks
+from gradverify.core.model.coordinates import Block, blocks
 from gradverify.core.model.problem import Problem, bind
 from gradverify.core.model.tape import record
 from gradverify.evidence import JacobianPair, jacobian_pair
+from gradverify.nested import Named
 from gradverify.result import CheckResult, Verdict
 from tests.zoo.specimen import Specimen
 

@@ -26,10 +26,10 @@ from gradverify.checks.contract.subject import (
 )
 from gradverify.checks.contract.wording import failure, mismatches, raised
 from gradverify.checks.failures import evaluations, skipped
-from gradverify.core.model.coordinates import Named
 from gradverify.core.model.problem import Problem, call, fresh
 from gradverify.core.model.tape import Tape, record, vjp
 from gradverify.errors import EvaluationError
+from gradverify.nested import Named
 from gradverify.result import CheckResult, Finding, Verdict, worst
 
 NAME = "batching"

@@ -29,12 +29,13 @@ from gradverify.core.decide.verdict import ACCEPTED, WRONG, Code
 from gradverify.core.forward.repeatable import Repeatable
 from gradverify.core.forward.sampler import is_double
 from gradverify.core.jacobians import Investigation, investigate
-from gradverify.core.model.coordinates import Named, blocks
+from gradverify.core.model.coordinates import blocks
 from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import Tape, record
 from gradverify.core.strategy.random_sketch import UnfinishedSearch, UnnamedError
 from gradverify.deadline import OutOfTime, keeping
 from gradverify.evidence import Diagnose, Diagnosis, JacobianPair, LargeBlock, evidence_of, jacobian_pair, undiagnosed
+from gradverify.nested import Named
 from gradverify.result import CheckResult, ElementVerdict, Finding, Method, Verdict
 
 

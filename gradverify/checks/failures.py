@@ -9,11 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
-from gradverify.core.model.coordinates import Named, why_unreadable
+from gradverify.core.model.coordinates import why_unreadable
 from gradverify.core.model.problem import Primal, Problem
 from gradverify.core.model.tape import Rejected
 from gradverify.deadline import OutOfTime
 from gradverify.errors import EvaluationError, SurrogateError, what_is_lacking
+from gradverify.nested import Named
 from gradverify.paths import shown_path
 from gradverify.problem import DEFECT, OUT_OF_TIME, broken_off
 from gradverify.result import CheckResult, Evaluations, Finding, Verdict

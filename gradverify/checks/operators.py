@@ -18,9 +18,10 @@ from torch.autograd import Function
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gradverify.checks.failures import first_line
-from gradverify.core.model.problem import Problem, call, fresh, map_tensors
+from gradverify.core.model.problem import Problem, call, fresh
 from gradverify.errors import EvaluationError
 from gradverify.interception import intercepted_apply, is_hand_written
+from gradverify.nested import map_tensors
 from gradverify.result import Finding, Verdict
 
 _OF_TORCH = {"aten", "prim", "prims", "c10d", "_c10d_functional", "profiler", "rngprims", "inductor", "higher_order"}

@@ -26,8 +26,9 @@ from gradverify.case import (
     TensorInput,
     TupleArgument,
 )
-from gradverify.core.model.problem import Projection, named_tensors
+from gradverify.core.model.problem import Projection
 from gradverify.errors import InputError
+from gradverify.nested import named_tensors
 from gradverify.run.devices import only_cpu
 from gradverify.run.load import load
 from gradverify.run.siblings import importable

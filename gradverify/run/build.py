@@ -11,8 +11,9 @@ from torch import Tensor
 
 from gradverify.case import Case, TargetKind
 from gradverify.checks.parity import check as parity
-from gradverify.core.model.problem import Problem, Projection, bind, fresh, named_tensors
+from gradverify.core.model.problem import Problem, Projection, bind, fresh
 from gradverify.errors import InputError
+from gradverify.nested import named_tensors
 from gradverify.run.arguments import make_argument, seed_everything
 from gradverify.run.call import arrange
 from gradverify.run.constant_parameters import drawn_around, forward_of

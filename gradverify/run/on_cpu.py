@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.parameter import is_lazy
 
-from gradverify.core.model.problem import map_tensors
+from gradverify.nested import map_tensors
 
 
 def moved_to_cpu(value: Any) -> Any:

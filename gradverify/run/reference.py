@@ -9,8 +9,9 @@ from typing import Any
 from torch import Tensor
 
 from gradverify.case import Case, TargetKind
-from gradverify.core.model.problem import Problem, Projection, bind, map_tensors
+from gradverify.core.model.problem import Problem, Projection, bind
 from gradverify.errors import InputError
+from gradverify.nested import map_tensors
 from gradverify.run.call import Call, arrange
 from gradverify.run.module import as_function, instance_of, own_parameters
 from gradverify.run.signature import forward_parameters, kind_of

@@ -18,12 +18,13 @@ from gradverify.checks import gradcheck
 from gradverify.checks.contract.nodes import custom_nodes
 from gradverify.checks.reference.evaluate import as_plain_code
 from gradverify.core.backward.vjps import flat_gradients
-from gradverify.core.model.coordinates import Block, Named, blocks, flatten, unflatten
+from gradverify.core.model.coordinates import Block, blocks, flatten, unflatten
 from gradverify.core.model.magnitudes import TINY, identical
 from gradverify.core.model.problem import Meter, Problem
 from gradverify.core.model.tape import Tape, function_nodes, graph_nodes, record, vjp
 from gradverify.core.tuning import SMALL_PART
 from gradverify.deadline import is_late
+from gradverify.nested import Named
 from gradverify.result import (
     AgreesWith,
     CheckResult,

@@ -20,10 +20,11 @@ from gradverify.checks.reference.error_model import precision_of
 from gradverify.checks.reference.evaluate import with_wide_inputs
 from gradverify.checks.reference.own_gradient import wrong_gradient
 from gradverify.checks.registry import run_check
-from gradverify.core.model.problem import Problem, fresh, named_tensors
+from gradverify.core.model.problem import Problem, fresh
 from gradverify.core.model.tape import record
 from gradverify.errors import USER_ERRORS, EvaluationError, InputError, SurrogateError
 from gradverify.evidence import Diagnose
+from gradverify.nested import named_tensors
 from gradverify.result import CheckResult, Finding, Verdict
 from gradverify.run.build import build
 from gradverify.run.load import load

@@ -6,7 +6,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradverify.core.model.coordinates import Named, blocks, flatten, unflatten, unravel
+from gradverify.core.model.coordinates import blocks, flatten, unflatten, unravel
+from gradverify.nested import Named
 
 shapes = st.lists(st.lists(st.integers(0, 3), max_size=3), min_size=1, max_size=3)
 dtypes = st.sampled_from([torch.float64, torch.complex128, torch.float32])

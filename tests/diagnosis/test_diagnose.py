@@ -13,11 +13,12 @@ from torch import Tensor
 from gradverify import catalogue
 from gradverify.core.backward.vjps import backward_of
 from gradverify.core.decide.verdict import Code
-from gradverify.core.model.coordinates import Named, blocks
+from gradverify.core.model.coordinates import blocks
 from gradverify.core.model.tape import record
 from gradverify.diagnosis import causes
 from gradverify.diagnosis.diagnose import diagnose
 from gradverify.evidence import Evidence, JacobianPair, evidence_of
+from gradverify.nested import Named
 from tests.core.support import problem_of
 from tests.diagnosis.support import diagnoses_of, diagnosis_of, drawn
 

@@ -14,8 +14,9 @@ from torch.nn import functional
 
 from gradverify.case import Settings, TorchGradcheck
 from gradverify.checks.registry import run_check
-from gradverify.core.model.problem import bind, named_tensors
+from gradverify.core.model.problem import bind
 from gradverify.diagnosis.diagnose import diagnose
+from gradverify.nested import named_tensors
 from tests.elsewhere.device import NAME, WAITS, moved, register
 from tests.zoo.catalogue import ZOO
 from tests.zoo.specimen import Specimen

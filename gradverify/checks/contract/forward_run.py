@@ -12,10 +12,11 @@ from torch import Tensor
 from gradverify.checks.contract.marked_dirty import is_known_to_change, marked_dirty
 from gradverify.checks.contract.noise import displaced
 from gradverify.checks.contract.subject import Subject, graph_at, judged_outputs
-from gradverify.core.model.coordinates import Named, entries_of, is_freed, is_special
+from gradverify.core.model.coordinates import entries_of, is_freed, is_special
 from gradverify.core.model.problem import Problem, call, copies_of_fixed, fresh, holding
 from gradverify.core.model.tape import Tape
 from gradverify.errors import EvaluationError
+from gradverify.nested import Named
 
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by their bytes
 _MOVES = 4  # of the inputs by rounding

@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.autograd import Function
 
 from gradverify.core.model.coordinates import is_freed
-from gradverify.core.model.problem import named_tensors
 from gradverify.interception import intercepted_apply
+from gradverify.nested import named_tensors
 
 
 @contextmanager

@@ -10,10 +10,10 @@ from torch import Tensor
 
 from gradverify.checks.contract.forward_run import differs, snapshot
 from gradverify.checks.contract.wording import failure
-from gradverify.core.model.coordinates import Named
 from gradverify.core.model.problem import Problem, fresh
 from gradverify.core.model.tape import Tape, record
 from gradverify.errors import EvaluationError
+from gradverify.nested import Named
 from gradverify.result import Finding
 
 _SCALE = 1 + 2.0**-6  # factor on the inputs

@@ -20,10 +20,11 @@ from gradverify.checks.contract.subject import (
     outputs_of,
 )
 from gradverify.checks.contract.wording import mismatches
-from gradverify.core.model.coordinates import Named, is_special, why_unreadable
+from gradverify.core.model.coordinates import is_special, why_unreadable
 from gradverify.core.model.problem import copies_of_fixed, fresh, holding
 from gradverify.core.model.tape import Tape, vjp
 from gradverify.errors import EvaluationError
+from gradverify.nested import Named
 from gradverify.result import Finding
 
 

@@ -11,11 +11,12 @@ from torch import Tensor
 from gradverify.case import Settings
 from gradverify.checks.contract.nodes import Exchange, custom_nodes, recorded_exchanges
 from gradverify.core.backward.vjps import Reuse
-from gradverify.core.model.coordinates import Named, flatten, is_freed
+from gradverify.core.model.coordinates import flatten, is_freed
 from gradverify.core.model.generators import own_seed
 from gradverify.core.model.problem import Primal, Problem, fresh
 from gradverify.core.model.tape import Tape, call_on_leaves, vjp
 from gradverify.errors import EvaluationError
+from gradverify.nested import Named
 
 Cotangents = tuple[Tensor, ...]  # one per judged output
 Coordinates = tuple[Tensor, ...]  # real coordinates, float64: of the gradient per primal, or of the value per output

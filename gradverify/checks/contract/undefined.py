@@ -18,9 +18,9 @@ from gradverify.checks.contract.subject import (
     zero_except,
 )
 from gradverify.checks.contract.wording import failure, mismatches, raised
-from gradverify.core.model.coordinates import Named
 from gradverify.core.model.tape import Tape
 from gradverify.errors import EvaluationError
+from gradverify.nested import Named
 from gradverify.result import Finding
 
 _MAX_OUTPUTS = 6  # largest number of outputs tested one by one

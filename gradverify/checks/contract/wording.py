@@ -10,8 +10,9 @@ from torch import Tensor
 from gradverify.checks.contract.noise import largest
 from gradverify.checks.contract.subject import Coordinates, Subject
 from gradverify.checks.wording import distinguishable
-from gradverify.core.model.coordinates import Block, Named, blocks, flatten, unravel
+from gradverify.core.model.coordinates import Block, blocks, flatten, unravel
 from gradverify.errors import EvaluationError
+from gradverify.nested import Named
 from gradverify.result import Finding, Verdict
 
 SAME_EXPONENT = 0.64  # rtol = eps**SAME for a repeated computation: 1e-10 in float64, 4e-5 in float32

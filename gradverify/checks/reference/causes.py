@@ -18,11 +18,12 @@ from gradverify.checks.reference.sums import Sums, in_sums, random_sums
 from gradverify.core.backward.vjps import Backward, backward_of, outputs_in, row
 from gradverify.core.decide.verdict import Code
 from gradverify.core.estimate.samples import BAR_FACTOR
-from gradverify.core.model.coordinates import Block, Named, blocks, coordinates_in
+from gradverify.core.model.coordinates import Block, blocks, coordinates_in
 from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import Tape, record_all
 from gradverify.errors import EvaluationError
 from gradverify.evidence import Diagnose, Evidence, JacobianPair, evidence_of, undiagnosed
+from gradverify.nested import Named
 from gradverify.result import Finding, Verdict
 
 GRADIENT = "GV702"  # code of gradients that differ

@@ -16,8 +16,9 @@ from gradverify.checks.reference.evaluate import Evaluated, EvaluatedReference
 from gradverify.checks.reference.finiteness import Sample
 from gradverify.checks.reference.jumps import sample_of
 from gradverify.checks.reference.magnitudes import largest_of
-from gradverify.core.model.coordinates import Named, coordinates_in
+from gradverify.core.model.coordinates import coordinates_in
 from gradverify.core.model.problem import Problem
+from gradverify.nested import Named
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from gradverify.checks.reference.cotangents import cotangents_for
-from gradverify.core.model.coordinates import Named
 from gradverify.core.model.problem import Meter, Problem, call
+from gradverify.nested import Named
 
 _SLICES = 64  # of an output along a dimension, for a sum over each
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gradverify.arithmetic.narrowing import Narrowing
 from gradverify.arithmetic.unrounded import WIDE
-from gradverify.core.model.coordinates import Block, Named, blocks, flatten, is_part, real_view, unflatten
+from gradverify.core.model.coordinates import Block, blocks, flatten, is_part, real_view, unflatten
 from gradverify.core.model.generators import random_magnitudes_from
 from gradverify.core.model.limits import HELD, REMEMBERED
 from gradverify.core.model.magnitudes import (
@@ -28,6 +28,7 @@ from gradverify.core.model.problem import Problem, call, fresh, laid_out_like, o
 from gradverify.core.model.tape import Tape
 from gradverify.errors import EvaluationError
 from gradverify.interception import rounding_in_low_precision
+from gradverify.nested import Named
 
 _HUGE = 2.0**20  # magnitude of outputs from which on they may be the fill value of a mask
 _NEARBY = 2.0**-12  # relative distance of the point at which low precision and constants are looked for

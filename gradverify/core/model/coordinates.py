@@ -17,15 +17,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gradverify.nested import Named
+
 _PLAIN = (Tensor, torch.nn.Parameter)  # classes whose tensors hold nothing but entries and instance attributes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Named:
-    """One tensor of a nested structure and the path to it."""
-
-    name: str
-    tensor: Tensor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

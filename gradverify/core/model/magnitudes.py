@@ -9,9 +9,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradverify.core.model.coordinates import Block, Named, coordinates_in, total
+from gradverify.core.model.coordinates import Block, coordinates_in, total
 from gradverify.core.model.limits import SUBSET, portion
 from gradverify.core.tuning import CLEARLY_LESS
+from gradverify.nested import Named
 
 TINY = torch.finfo(torch.float64).tiny  # smallest normal number: keeps logarithms and quotients finite
 _MANY = 1 << 12  # values: with fewer, one call per rung costs more than torch's cummax, which is not vectorised

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import sys
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, fields, is_dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -14,7 +13,6 @@ from torch import Tensor
 
 from gradverify.arithmetic.narrowing import casts_left_out
 from gradverify.core.model.coordinates import (
-    Named,
     as_plain,
     copied,
     in_class_of,
@@ -26,6 +24,7 @@ from gradverify.core.model.coordinates import (
 from gradverify.core.model.generators import seed_everywhere
 from gradverify.deadline import Deadline, require_time
 from gradverify.errors import USER_ERRORS, EvaluationError
+from gradverify.nested import Named, map_tensors, named_tensors
 
 NARROW = (torch.bfloat16, torch.float16, torch.float32)  # dtypes with fewer digits than float64, coarsest first
 Projection = Callable[[Tensor], Tensor]
@@ -210,63 +209,6 @@ def metered(problem: Problem) -> Meter:
     """Return the meter, for the caller to count its next call; raises OutOfTime if the deadline has passed."""
     require_time(problem.deadline)
     return problem.meter
-
-
-def named_tensors(name: str, value: Any, inside: tuple[int, ...] = ()) -> list[Named]:
-    """Return every tensor inside nested lists, tuples, dicts and dataclasses, named by its path.
-
-    `inside` holds the ids of the objects on the path, which may lead back to them.
-    """
-    if isinstance(value, Tensor):
-        return [Named(name=name, tensor=value)]
-    result = []
-    if isinstance(value, list | tuple):
-        for number, entry in enumerate(value):
-            result += named_tensors(f"{name}[{number}]", entry, inside)
-    elif id(value) not in inside:
-        entries = value if isinstance(value, Mapping) else _fields_of(value)
-        for key, entry in entries.items():
-            result += named_tensors(f"{name}.{key}" if name else str(key), entry, (*inside, id(value)))
-    return result
-
-
-def map_tensors(value: Any, change: Callable[[Tensor], Tensor], above: Mapping[int, Any] | None = None) -> Any:
-    """Return `value` with `change` applied to every tensor in nested lists, tuples, dicts and dataclasses.
-
-    `above` holds the copies of the dataclasses on the path, by the ids of these, which it may lead back to.
-    """
-    if isinstance(value, Tensor):
-        return change(value)
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(map_tensors(entry, change, above) for entry in value))
-    if type(value) in (list, tuple):
-        return type(value)(map_tensors(entry, change, above) for entry in value)
-    if type(value) is dict:
-        return {key: map_tensors(entry, change, above) for key, entry in value.items()}
-    if isinstance(value, MutableMapping) and named_tensors("", value):
-        changed = copy.copy(value)
-        for key, entry in value.items():
-            changed[key] = map_tensors(entry, change, above)
-        return changed
-    known = above or {}
-    if id(value) in known or not (_fields_of(value) and named_tensors("", value)):
-        return known.get(id(value), value)
-    changed = object.__new__(type(value))  # neither its constructor nor its own way of copying is asked
-    for name, entry in (vars(value) if hasattr(value, "__dict__") else {}).items():
-        object.__setattr__(changed, name, entry)
-    for name, entry in _fields_of(value).items():  # it may be frozen
-        object.__setattr__(changed, name, map_tensors(entry, change, {**known, id(value): changed}))
-    return changed
-
-
-def _fields_of(value: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass that can be read, by name; none for anything else and for modules."""
-    found: dict[str, Any] = {}
-    if is_dataclass(value) and not isinstance(value, type | torch.nn.Module):
-        for each in fields(value):
-            with suppress(Exception):
-                found[each.name] = getattr(value, each.name)
-    return found
 
 
 def gpus_of(problem: Problem) -> tuple[int, ...]:

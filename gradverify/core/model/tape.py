@@ -12,10 +12,11 @@ from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 
 from gradverify.arithmetic.narrowing import casts_left_out
-from gradverify.core.model.coordinates import Named, as_plain, is_freed
+from gradverify.core.model.coordinates import as_plain, is_freed
 from gradverify.core.model.generators import own_seed
 from gradverify.core.model.problem import Primal, Problem, call, fresh, metered
 from gradverify.errors import USER_ERRORS, EvaluationError
+from gradverify.nested import Named
 
 # Parts of torch's error for an overwritten leaf.
 _LEAF, _IN_PLACE = "leaf Variable that requires grad", "in-place operation"
