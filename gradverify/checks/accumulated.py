@@ -1,4 +1,4 @@
-"""A check run with `.backward()`, for functions whose backward raises under `torch.autograd.grad`."""
+"""Gradients that backward adds to leaves, where `torch.autograd.grad` raises or returns none."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from gradverify.deadline import OutOfTime
 from gradverify.errors import EvaluationError
 from gradverify.result import CheckResult, Verdict
 
+_MISSING = "GV102"  # no gradient by an input
 _NOTE = "gradients are taken with .backward(), because backward raises under torch.autograd.grad"
 
 
@@ -33,6 +34,25 @@ def with_backward(problem: Problem, undetermined: str, run: Callable[[Problem], 
         elsewhere = _inputs_among(problem, leaves)
     result = _without(result, elsewhere, problem, undetermined)
     return result if result.verdict is Verdict.SKIP else replace(result, message=f"{result.message}; {_NOTE}")
+
+
+def without_accumulated(problem: Problem, undetermined: str, result: CheckResult) -> CheckResult:
+    """Return the result without the gradients that are missing because backward adds them to other tensors.
+
+    A checkpoint written by hand does so, if it calls a module again in backward. Costs a forward and a backward if some
+    gradient is missing.
+    """
+    if all(finding.code != _MISSING for finding in result.findings):
+        return result
+    with _gradients_kept() as leaves:
+        try:
+            with torch.no_grad():
+                tape = record(problem)
+                vjp(problem, tape, [torch.ones_like(output.tensor) for output in tape.outputs])
+        except (EvaluationError, OutOfTime):
+            return result
+        elsewhere = _inputs_among(problem, leaves)
+    return _without(result, elsewhere, problem, undetermined)
 
 
 @contextmanager

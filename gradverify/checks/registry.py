@@ -9,7 +9,7 @@ import torch
 
 from gradverify.case import Settings
 from gradverify.checks import batching, compiling, forward_ad, gradcheck, gradgradcheck, precision
-from gradverify.checks.accumulated import with_backward
+from gradverify.checks.accumulated import with_backward, without_accumulated
 from gradverify.checks.contract import check as contract
 from gradverify.checks.default_device import cpu_by_default
 from gradverify.checks.failures import failed_call, inconclusive, not_dense, skipped, timed_out
@@ -72,7 +72,7 @@ def run_check(name: str, problem: Problem, settings: Settings, diagnose: Diagnos
     keep_freed_memory()
     result = guarded(found, problem, settings, diagnose)
     if all(finding.code != "GV903" for finding in result.findings):
-        return result
+        return without_accumulated(problem, found.undetermined, result)
     other = with_backward(problem, found.undetermined, lambda problem: guarded(found, problem, settings, diagnose))
     return result if other is None else other
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 from torch.autograd import Function
+from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
 
 from gradverify import verify
@@ -193,3 +194,48 @@ def test_backward_that_raises_either_way_is_an_error_without_the_note() -> None:
     assert result.verdict is Verdict.ERROR
     assert [finding.code for finding in result.findings] == ["GV903"]
     assert NOTE not in result.message
+
+
+class Rerun(Function):
+    """A checkpoint by hand: backward calls a module again, and adds to the module's own parameters."""
+
+    @staticmethod
+    def forward(ctx: Any, run: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+        ctx.run = run
+        ctx.save_for_backward(x)
+        with torch.no_grad():
+            return run(x)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor | None]:
+        x = ctx.saved_tensors[0].detach().requires_grad_()
+        with torch.enable_grad():
+            output = ctx.run(x)
+        torch.autograd.backward(output, grad)
+        return None, x.grad
+
+
+class RunAgain(torch.nn.Module):
+    def __init__(self, *, leaves_out: bool = False) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(3, 2, dtype=torch.float64)
+        self.leaves_out = leaves_out
+
+    def forward(self, x: Tensor) -> Tensor:
+        def run(x: Tensor) -> Tensor:
+            output: Tensor = self.layer(x)
+            return output.detach() + 0 * x.sum() if self.leaves_out else output
+
+        found: Tensor = Rerun.apply(run, x)
+        return found
+
+
+def test_parameters_that_a_checkpoint_by_hand_adds_to_are_not_judged() -> None:
+    right, wrong = (checked(RunAgain(leaves_out=leaves_out), "gradcheck") for leaves_out in (False, True))
+    assert (right.verdict, right.mismatched) == (Verdict.INCONCLUSIVE, 0)
+    assert "layer.weight and layer.bias were not judged" in right.message
+    assert (wrong.verdict, {each.wrt for each in wrong.findings if each.verdict is Verdict.FAIL}) == (
+        Verdict.FAIL,
+        {"x", "layer.weight", "layer.bias"},
+    )
