@@ -47,6 +47,13 @@ def findings(subject: Subject) -> Iterator[Finding]:
     answer = _coordinates(subject, other, grads)
     yield from _changed(subject, second)
     yield from reused_memory.gradients(grads, before)
+    if subject.problem.fixed.originals:  # the other call may have had other constants
+        try:
+            there = graph_at(subject, points)
+            outputs = outputs_of(there)
+            answer = gradients_of(subject, there, subject.cotangents)
+        except EvaluationError:
+            return
     yield from stale_values.findings(subject, points, outputs, answer)
 
 
