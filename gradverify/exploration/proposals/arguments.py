@@ -48,6 +48,7 @@ _DTYPES = (torch.float64, torch.float32, torch.bfloat16)
 _AXES = (0, 1, 2, -1)  # that a tuple of axes may have too
 _MOST_ORDERS = 6  # of the entries of a tuple
 _MOST = 14  # values tried for one argument
+_MOST_TUPLES = 28  # the same of a tuple or list
 _MOST_SIZES = 3  # sizes of tensors near which whole numbers are tried too
 
 
@@ -63,7 +64,8 @@ def proposals(base: Base) -> Iterator[Change]:
         if name.startswith(INIT):  # which YAML has no word for a tensor, a dtype or a tuple in
             values = (other for other in values if not isinstance(other, TensorInput | torch.dtype | tuple))
         value = _described(value)
-        found = _distinct(map(_described, values), value)[:_MOST]
+        most = _MOST_TUPLES if isinstance(value, list | tuple) else _MOST
+        found = _distinct(map(_described, values), value)[:most]
         if type(value) is int and name not in rules.choices:
             found = _distinct((*found, *_near_sizes(base)), value)
         ways.append([_change(base, name, value, other) for other in found])
@@ -224,6 +226,7 @@ def _sequences(value: list[Any] | tuple[Any, ...], base: Base) -> Iterator[Any]:
     yield kind(reversed(value))
     whole = all(isinstance(entry, int) and not isinstance(entry, bool) for entry in value)
     if whole:
+        yield kind(1 for _ in value)
         yield from (kind((*value, other)) for other in _AXES if other not in value)
     for number, entry in enumerate(value):
         for other in _distinct(_others("", entry, base), entry)[:5]:
@@ -232,7 +235,6 @@ def _sequences(value: list[Any] | tuple[Any, ...], base: Base) -> Iterator[Any]:
         yield from islice(map(kind, permutations(value)), _MOST_ORDERS)
         if len(value) > 1:  # their sum may have to stay
             yield kind((value[0] + 1, *value[1:-1], value[-1] - 1))
-        yield kind(1 for _ in value)
         yield kind(2 for _ in value)
     yield from (kind((*value, value[-1])), kind(value[:-1]))
     yield value[0]
