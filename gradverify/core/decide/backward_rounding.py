@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from gradverify.arithmetic.noisy import BOUNDS, Measure, amplification, noisy_arithmetic
+from gradverify.arithmetic.noisy import BOUNDS, Measure, amplification
 from gradverify.core.backward.vjps import Backward, Graph, Reuse, fails_later, many_vjps, row_cotangent
 from gradverify.core.decide.compare import is_resolved
 from gradverify.core.decide.context import JudgingContext, of_column_groups
@@ -94,7 +94,8 @@ def _rounding_of(
     at_once = _RowGroups(
         group_of=groups.group_of.clamp(max=0), cotangents=(signs * groups.cotangents).sum(dim=0, keepdim=True)
     )
-    noisy = _noisy(backward)
+    vectorises = backward.graph.vectorises and backward.graph.vectorised_calls > 0
+    noisy = replace(backward, graph=Graph(reuse=backward.graph.reuse, vectorises=vectorises, is_noisy=True))
 
     def measured(measure: Measure, groups: _RowGroups) -> Tensor:
         def claims() -> Tensor:
@@ -107,23 +108,12 @@ def _rounding_of(
     return measured(amplification, groups)
 
 
-def _noisy(backward: Backward) -> Backward:
-    """Return the backward for noisy arithmetic, in which no two vjps are the same."""
-    vectorises = backward.graph.vectorises and backward.graph.vectorised_calls > 0
-    return replace(backward, graph=Graph(reuse=backward.graph.reuse, vectorises=vectorises, is_noisy=True))
-
-
-def _is_between(entries: Tensor, claimed: Tensor, allowed: Tensor) -> Tensor:
-    """Mask of claims (C, m) that lie between the N values of an entry (N, C, m), or as close as allowed."""
-    return (claimed >= entries.amin(dim=0) - allowed) & (claimed <= entries.amax(dim=0) + allowed)
-
-
 def _up_to_low_precision(context: JudgingContext, chosen: Tensor, judged: Judged) -> Judged:
     """Excuse claims in low precision if the same backward is right in float64.
 
     Either the error is small and rounding on the way explains it; or the claim lies between those in float64 at points
-    within backward's rounding of the inputs, or with as much rounding on the way, as that of another branch does.
-    Errors that do not exceed the scatter of the claims' errors at these points become undetermined, right or not.
+    within backward's rounding of the inputs, as that of another branch does. Errors that do not exceed the scatter of
+    the claims' errors at these points become undetermined, right or not.
     """
     wrong = judged.code == Code.MISMATCH
     groups, claimed, numeric = _group_rows(context, chosen, wrong), context.claimed[chosen], judged.numeric
@@ -146,13 +136,8 @@ def _up_to_low_precision(context: JudgingContext, chosen: Tensor, judged: Judged
     if any_set(small):
         units = (judged.error * (_EPS / context.sampled.backward_eps)).masked_fill(~small, torch.inf)
         small &= units <= SUM_UNITS * _rounding_of(context, chosen, in_double, groups, units)
-    branch = right & _is_between(in_float64, claimed, judged.allowed)
-    if any_set(right & ~small & ~branch):
-        eps = context.sampled.backward_eps
-        with noisy_arithmetic(torch.Generator().manual_seed(0), eps, ALIKE * INPUT_EPS * eps):
-            here = [torch.zeros_like(context.sampled.point)] * (2 * NEARBY_POINTS)
-            rounded = _entries(context, chosen, _noisy(in_double), groups, here)
-        branch = right & _is_between(torch.cat([in_float64, rounded]), claimed, judged.allowed)
+    low, high = in_float64.amin(dim=0), in_float64.amax(dim=0)
+    branch = right & (claimed >= low - judged.allowed) & (claimed <= high + judged.allowed)
     scatters = wrong & (judged.error <= ALIKE * (differences.amax(dim=0) - differences.amin(dim=0)))
     rules = [(scatters, Reason.BACKWARD_NOISE), (branch, Reason.OTHER_BRANCH), (small, Reason.FLOAT64_BACKWARD)]
     allowed = torch.where(small | branch, torch.maximum(judged.allowed, judged.error), judged.allowed)

@@ -69,7 +69,7 @@ class Reason(IntEnum):
     NOT_A_SUBGRADIENT = Code.NOT_A_SUBGRADIENT, "at a kink, and the row as a whole is no subgradient"
     BETWEEN_SLOPES = Code.KINK, "at a kink, between the two one-sided derivatives"
     OBLIQUE_KINK = Code.KINK, "between the derivatives close by, at a kink that no single input shows"
-    OTHER_BRANCH = Code.KINK, "between the derivatives that backward's own rounding leads to"
+    OTHER_BRANCH = Code.KINK, "between the derivatives at points within backward's own rounding of the inputs"
     KINK_OF_FORWARD = Code.KINK, "the first derivative jumps, as the forward has a kink here"
     JUMP = Code.JUMP, "the function jumps at the point"
     EDGE = Code.EDGE, "agrees with the derivative to the one side that the domain has"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import torch
 from torch import Tensor
@@ -55,43 +56,28 @@ def made_repeatable(problem: Problem, tape: Tape, seed: int) -> Repeatable | Non
 def in_double(steady: Repeatable) -> Repeatable:
     """Return the problem with its forward sampled in float64 throughout, or unchanged if that is not possible.
 
-    Casts to lower precision on the way are left out, if the outputs are the same without them up to rounding. A forward
-    whose backward runs in float64 too is preferred: it does if the tensors that are not differentiated are in float64.
+    Casts to lower precision on the way are left out, if the outputs are the same without them up to rounding.
     """
     dtypes = frozenset(primal.tensor.dtype for primal in steady.problem.primals)
     if not dtypes or not (dtypes <= {*NARROW} or (dtypes <= WIDE and steady.sampled.narrowing_eps)):
         return steady
     functions = [each for each in (steady.problem.function, steady.problem.finer) if each is not None]
-    second_best = None
-    for function in functions:
-        for wide, has_backward in _in_float64(replace(steady.problem, function=function)):
-            found = _sampled_by(wide, steady, dtypes)
-            if found is not None and has_backward:
-                return found
-            second_best = second_best or found
-    return second_best or steady
-
-
-def _sampled_by(wide: Sampler, steady: Repeatable, dtypes: frozenset[torch.dtype]) -> Repeatable | None:
-    """Return the problem with another sampler, None if that has other outputs, or rounds in a way that is not known.
-
-    `dtypes` are those of the primals.
-    """
     coarsest = max(steady.problem.eps, steady.sampled.narrowing_eps)  # what forward is, or is cast to
-    if not (_agree(wide, steady.sampled, coarsest) and _repeats(wide) and _draw_alike(wide, steady.sampled)):
-        return None
-    rounds = _casts_round_gradient(steady, wide.problem)
-    if rounds is None and not dtypes <= {*NARROW}:
-        return None
-    computed_eps = 0.0 if rounds is False else coarsest
-    sampled = replace(
-        wide,
-        dtypes=dtypes,
-        is_finer=dtypes <= {*NARROW} or computed_eps > 0,
-        computed_eps=computed_eps,
-        only_casts_round=rounds is True and computed_eps > steady.problem.eps,
-    )
-    return replace(steady, sampled=sampled)
+    for wide in chain.from_iterable(_in_float64(replace(steady.problem, function=each)) for each in functions):
+        if not (_agree(wide, steady.sampled, coarsest) and _repeats(wide) and _draw_alike(wide, steady.sampled)):
+            continue
+        rounds = _casts_round_gradient(steady, wide.problem)
+        if rounds is not None or dtypes <= {*NARROW}:
+            computed_eps = 0.0 if rounds is False else coarsest
+            sampled = replace(
+                wide,
+                dtypes=dtypes,
+                is_finer=dtypes <= {*NARROW} or computed_eps > 0,
+                computed_eps=computed_eps,
+                only_casts_round=rounds is True and computed_eps > steady.problem.eps,
+            )
+            return replace(steady, sampled=sampled)
+    return steady
 
 
 def _casts_round_gradient(steady: Repeatable, wide: Problem) -> bool | None:
@@ -143,26 +129,24 @@ def _repeats(sampled: Sampler) -> bool:
     return all_set(apart <= allowed)
 
 
-def _in_float64(problem: Problem) -> Iterator[tuple[Sampler, bool]]:
-    """Yield samplers of the forward with inputs and outputs in float64, none if it raises or has other outputs.
+def _in_float64(problem: Problem) -> Iterator[Sampler]:
+    """Yield samplers of the forward with inputs and outputs in float64; none if it raises or has other outputs.
 
-    The second value is True if backward does not raise. If forward or backward casts to a narrower dtype on its way,
-    the first one leaves these casts out.
+    If forward or backward casts to a narrower dtype on its way, the first one leaves these casts out.
     """
     primals = problem.primals
     if not {primal.tensor.dtype for primal in primals} <= WIDE:
         primals = tuple(replace(primal, tensor=primal.tensor.double()) for primal in primals)
     wide = replace(problem, primals=primals)
     for leave_out in (True, False):
-        casts, has_backward = Narrowing(leave_out=leave_out), False
+        casts = Narrowing(leave_out=leave_out)
         with suppress(EvaluationError):
             with casts:
                 tape = record(wide)
                 with suppress(EvaluationError):
                     _random_vjp(wide, tape)
-                    has_backward = True
             if all(output.tensor.dtype in WIDE for output in tape.outputs):
-                yield sampler(replace(wide, is_widened=leave_out and casts.eps > 0), tape), has_backward
+                yield sampler(replace(wide, is_widened=leave_out and casts.eps > 0), tape)
         if not casts.eps:
             return
 
