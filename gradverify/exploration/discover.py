@@ -161,12 +161,10 @@ def _with_causes_of(small: CheckResult, wide: CheckResult) -> CheckResult:
     for finding in small.findings:
         other = known.get((finding.code, finding.of, finding.wrt), finding)
         says = finding.message.partition("\n")[0]
-        differ = _why(other) != _why(finding)
-        unknown = other.cause in (None, _PLACE) or (differ and other.total <= _FEW)
-        if not unknown and differ:
+        if other.cause not in (None, _PLACE) and _why(other) != _why(finding):
             message = f"{says}\n{_why(other)} (before the inputs were made small)"
             finding = replace(finding, cause=other.cause, message=message)
-        elif unknown and finding.cause != _PLACE and finding.total <= _FEW:
+        elif other.cause in (None, _PLACE) and finding.cause != _PLACE and finding.total <= _FEW:
             finding = replace(finding, cause=None, message=says)
         findings.append(finding)
     return replace(small, findings=tuple(findings))
