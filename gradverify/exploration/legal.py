@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -41,6 +42,12 @@ def index_limit(case: Case, path: str) -> int | None:
     if rule is None or rule.below is None:
         return None
     return rule.below if isinstance(rule.below, int) else int(evaluate(parse(rule.below), case.dims))
+
+
+def finite_range(case: Case, path: str) -> tuple[float, float] | None:
+    """Return the range that the spec gives the values of an input, None if it gives none or one without an end."""
+    low, high = case.explore.ranges.get(path.partition("[")[0], (math.inf, math.inf))
+    return (low, high) if low < high and math.isfinite(high - low) else None
 
 
 def allowed(case: Case, name: str, size: int) -> bool:

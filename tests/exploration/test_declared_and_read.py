@@ -48,6 +48,17 @@ def test_a_tensor_is_spread_over_its_range() -> None:
     assert not explored(saturated, points(4), ranges={"x": (-8.0, 8.0)}).failures
 
 
+@pytest.mark.parametrize("name", ["x", "count", "scale"])
+def test_a_range_without_an_end_is_a_limit_only(name: str) -> None:
+    def scaled(x: Tensor, count: int, scale: float) -> Tensor:
+        return x.sin() * count * scale
+
+    ranges = {name: (0.0, float("inf"))}
+    x = points(3, positive=True)
+    found = gradverify.explore(scaled, (x, 2, 1.0), checks=("gradcheck",), budget=40, ranges=ranges)
+    assert (found.tries, found.failures, found.message) == (40, (), "")
+
+
 def test_texts_in_the_code_come_before_those_of_many_families() -> None:
     def interpolated(x: Tensor, interpolation: str) -> Tensor:
         known = {"linear": torch.sin, "lower": torch.cos, "higher": torch.exp, "midpoint": torch.tanh}
@@ -89,9 +100,9 @@ class Filled(torch.autograd.Function):
 
 
 def test_constants_of_methods_and_of_other_files_are_read() -> None:
-    assert explored(Filled, points(4), checks=("gradcheck",)).failures
+    assert explored(Filled, points(4)).failures
     clipped = saving(lambda x: 2 * x.clamp(max=12.0), lambda grad, x: kernels.slope_below_twelve(grad, x))
-    assert explored(clipped, points(4)).failures
+    assert explored(clipped, points(4), budget=400).failures
 
 
 @pytest.mark.parametrize("least", [0, 1])

@@ -26,6 +26,7 @@ from gradverify.exploration.inputs import (
     with_plain,
     with_tensor,
 )
+from gradverify.exploration.legal import finite_range
 from gradverify.exploration.proposals.values import LARGEST_FACTOR
 from gradverify.exploration.slices import all_equal, outputs, outputs_or_none
 from gradverify.exploration.tools import Tools
@@ -173,9 +174,10 @@ def _others(name: str, value: Any, base: Base) -> Iterator[Any]:
 
 def _in_range(name: str, value: Any, base: Base) -> Iterator[Any]:
     """Yield the ends of the range that an argument has, its middle and its quarters; whole numbers if it is one."""
-    low, high = base.case.explore.ranges.get(name, (0.0, 0.0))
-    if type(value) not in (int, float) or low >= high:
+    ends = finite_range(base.case, name)
+    if type(value) not in (int, float) or ends is None:
         return
+    low, high = ends
     for share in (1.0, 0.0, 0.5, 0.75, 0.25):
         number = low + share * (high - low)
         yield number if isinstance(value, float) else min(max(round(number), math.ceil(low)), math.floor(high))

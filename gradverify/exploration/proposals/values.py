@@ -11,6 +11,7 @@ from torch import Tensor
 
 from gradverify.exploration.change import Base, Change, edit, edits, floating_paths, tensors
 from gradverify.exploration.inputs import tensor_inputs
+from gradverify.exploration.legal import finite_range
 
 KINDS = CONSTANTS, ZEROS, TIES, SCALE, DRAWS = "constants", "zeros", "ties", "scale", "draws"
 _MOST_CONSTANTS = 8
@@ -41,8 +42,9 @@ def at_constants(base: Base) -> Iterator[Change]:
 def within_ranges(base: Base) -> Iterator[Change]:
     """Yield tensors spread over the range that the spec gives them, and at its ends."""
     for path in floating_paths(base):
-        low, high = base.case.explore.ranges.get(path.partition("[")[0], (0.0, 0.0))
-        if low < high and not tensors(base)[path].is_complex():
+        ends = finite_range(base.case, path)
+        if ends is not None and not tensors(base)[path].is_complex():
+            low, high = ends
             yield edit(base, DRAWS, path, f"drawn from uniform [{low:g}, {high:g}]", partial(_uniform, path, low, high))
             yield edit(base, DRAWS, path, f"entries {low:g} and {high:g} in turn", _cycle((low, high)))
             yield edit(base, DRAWS, path, f"all {high:g}", partial(_filled, high))
