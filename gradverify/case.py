@@ -190,7 +190,9 @@ class ListInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectInput:
-    made: TensorInput  # by a factory that returns something else than a tensor, and takes these modifiers
+    """One input that a factory makes, and that is no tensor."""
+
+    made: TensorInput  # how: with a factory for its origin, whose tensors inside get these modifiers
 
 
 INIT = "init."  # before the name of an argument of an nn.Module's constructor

@@ -24,7 +24,7 @@ def functions_called(first: Repeatable, second: Repeatable) -> list[str]:
     `first` is the problem, `second` that of its vjp.
     """
     own = {class_of(node) for node in custom_nodes(first.tape)}
-    return sorted({class_of(node).__name__ for node in custom_nodes(second.tape)} - {each.__name__ for each in own})
+    return sorted({class_of(node).__name__ for node in custom_nodes(second.tape) if class_of(node) not in own})
 
 
 def broken_promises(second: Repeatable, called: Sequence[str], settings: Settings) -> Iterator[Finding]:

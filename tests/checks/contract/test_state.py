@@ -116,7 +116,10 @@ def test_constant_output_shared_by_calls_passes() -> None:
 
 
 def on_the_class(value: Callable[..., Any]) -> type[Function]:
-    """Return x times a scale and a mask, whose backward takes `value(x, scale, mask)` of the latest forward."""
+    """Return x times a scale and a mask, whose backward multiplies by `value(x, scale, mask)` of the latest forward.
+
+    It divides by the value of its own forward, so that the gradient is right after one call.
+    """
 
     class OnTheClass(Function):
         kept: Any
@@ -130,12 +133,8 @@ def on_the_class(value: Callable[..., Any]) -> type[Function]:
         @staticmethod
         @once_differentiable
         def backward(ctx: Any, g: Tensor) -> Any:
-            kept = OnTheClass.kept
-            return (
-                g * value(*ctx.saved_tensors).reciprocal() * kept * ctx.saved_tensors[1] * ctx.saved_tensors[2],
-                None,
-                None,
-            )
+            x, scale, mask = ctx.saved_tensors
+            return g * scale * mask * (OnTheClass.kept / value(x, scale, mask)), None, None
 
     return OnTheClass
 
