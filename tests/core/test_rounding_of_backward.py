@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from gradverify.core.estimate.column_groups import disjoint_rows
 from gradverify.result import Verdict
 from tests.core.support import double, gradcheck, gradgradcheck, with_backward
 
@@ -73,3 +74,9 @@ def test_small_error_in_a_quotient_of_small_differences_fails() -> None:
         return grad * torch.stack([-x[1] / (x[0] - 1) ** 2, (1 + 1e-5) / (x[0] - 1)])
 
     assert gradcheck(with_backward(forward, backward), double([1 + 1.3e-8, 2.0])).verdict is Verdict.FAIL
+
+
+def test_rows_are_grouped_and_no_group_is_tried_without_rows_however_many_are_allowed() -> None:
+    reach, rank = torch.tensor([[0, 1], [2, 3], [1, 3]]), torch.tensor([0, 1, 2])
+    assert disjoint_rows(reach, 3, rank, 10**15).tolist() == [0, 0, 1]
+    assert disjoint_rows(reach, 3, rank, 1).tolist() == [0, 0, -1]

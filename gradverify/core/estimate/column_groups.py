@@ -146,6 +146,8 @@ def disjoint_rows(reach: Tensor, none: int, rank: Tensor, limit: int) -> Tensor:
     """
     group_of, left = torch.full_like(rank, -1), torch.arange(len(rank), device=rank.device)
     for group in range(limit):
+        if not len(left):
+            break
         free = left
         while len(free):
             columns, own = reach[free], rank[free].unsqueeze(1)
