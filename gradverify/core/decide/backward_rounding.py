@@ -178,10 +178,11 @@ def _group_rows(context: JudgingContext, chosen: Tensor, wanted: Tensor) -> _Row
     if context.column_groups.single:
         reaches = context.claimed[:, outputs] != 0
         reaches[chosen] |= wanted[:, outputs]
-    no_input = len(context.column_groups.colour)
-    limit = max(1, HELD // max(1, no_input))
-    if not context.backward.graph.vectorises:  # each row costs a vjp of its own
-        limit = min(EXAMINED, limit)
+    no_input, all_outputs = len(context.column_groups.colour), len(context.backward.known_vjp[0])
+    limit = EXAMINED  # without vectorisation each row costs a vjp of its own
+    if context.backward.graph.vectorises:
+        limit = max(limit, HELD // all_outputs)
+    limit = max(1, min(limit, HELD // no_input))
     rank = torch.randperm(len(outputs), generator=torch.Generator().manual_seed(0)).to(outputs.device)
     reached = torch.where(reaches, column_of, no_input).T
     if int(torch.bincount(reached.reshape(-1), minlength=no_input + 1)[:no_input].max()) == len(outputs):
@@ -189,7 +190,7 @@ def _group_rows(context: JudgingContext, chosen: Tensor, wanted: Tensor) -> _Row
     else:
         number = disjoint_rows(reached, no_input, rank, limit)
     grouped = number >= 0
-    cotangents = torch.zeros(int(number.max()) + 1, len(context.backward.known_vjp[0]), dtype=torch.float64)
+    cotangents = torch.zeros(int(number.max()) + 1, all_outputs, dtype=torch.float64)
     cotangents[number[grouped].cpu(), output_indices(context.sampled, outputs[grouped]).cpu()] = 1.0
     group_of = torch.full((wanted.shape[1],), -1, dtype=torch.long, device=outputs.device)
     group_of[outputs] = number
