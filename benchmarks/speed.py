@@ -101,7 +101,7 @@ def _options() -> argparse.Namespace:
 def _problem(work: Work, device: torch.device) -> Problem:
     generator = torch.Generator().manual_seed(0)
     drawn = [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in work.shapes]
-    inputs = [values.to(device).requires_grad_() for values in drawn]
+    inputs = [values.to(device, work.dtype).requires_grad_() for values in drawn]
     return bind(work.function, inputs, names=[f"x{k}" for k in range(len(inputs))])
 
 

@@ -20,6 +20,7 @@ class Work:
     name: str
     function: Callable[..., Any]
     shapes: tuple[tuple[int, ...], ...]
+    dtype: torch.dtype = torch.float64
     check: str = "gradcheck"
     wrong: bool = False  # its gradient is wrong
     with_torch: bool = True  # True if gradcheck runs it in reasonable time
@@ -31,6 +32,10 @@ def _padded(x: Tensor, w: Tensor) -> Tensor:
 
 def _normalised(x: Tensor) -> Tensor:
     return functional.layer_norm(x, (32,))
+
+
+def _of_two(x: Tensor) -> Tensor:
+    return functional.layer_norm(x, (2,))  # its backward is mostly rounding
 
 
 class Sine(torch.autograd.Function):
@@ -120,6 +125,21 @@ WORKS = (
         with_torch=False,
     ),
     Work(name="cumsum, 3000 elements", function=lambda x: x.cumsum(0), shapes=((3000,),), with_torch=False),
+    Work(
+        name="sin, 1000 elements, bfloat16",
+        function=torch.sin,
+        shapes=((1000,),),
+        dtype=torch.bfloat16,
+        with_torch=False,
+    ),
+    Work(
+        name="layer norm 64x32, float32",
+        function=_normalised,
+        shapes=((64, 32),),
+        dtype=torch.float32,
+        with_torch=False,
+    ),
+    Work(name="layer norm 8x2, float32", function=_of_two, shapes=((8, 2),), dtype=torch.float32, with_torch=False),
     Work(name="5 elements", function=torch.sin, shapes=((5,),)),
     Work(name="5 elements, order 2", function=torch.sin, shapes=((5,),), check="gradgradcheck"),
     Work(name="5 elements, all checks", function=Sine.apply, shapes=((5,),), check=EVERY),
