@@ -201,6 +201,39 @@ def test_a_forward_that_torch_cannot_differentiate() -> None:
     assert "torch's own" not in wrong.message
 
 
+class SineOnce(Function):
+    """Sine whose backward consumes what it saved: a second one on the same graph raises, or is wrong."""
+
+    raises = True
+    derivative: Callable[[Tensor], Tensor] = torch.cos
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.kept = [x.clone()]
+        return x.sin()
+
+    @classmethod
+    def gradient(cls, g: Tensor, x: Tensor) -> Tensor:
+        return g * cls.derivative(x)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        cls = ctx._forward_cls
+        if not ctx.kept and cls.raises:
+            raise RuntimeError("backward may be called once")
+        gradient: Tensor = cls.gradient(g, ctx.kept.pop() if ctx.kept else torch.zeros_like(g))
+        return gradient
+
+
+@pytest.mark.parametrize("raises", [True, False])
+def test_a_graph_that_serves_one_backward(raises: bool) -> None:
+    points = torch.linspace(-1, 1, 6)
+    right = type("Right", (SineOnce,), {"raises": raises})
+    assert precision(right.apply, points).verdict is Verdict.PASS  # type: ignore[attr-defined]
+    wrong = type("Wrong", (SineOnce,), {"raises": raises, "derivative": lambda x: x.cos() + 1e4 - 1e4})
+    assert precision(wrong.apply, points).verdict is Verdict.FAIL  # type: ignore[attr-defined]
+
+
 def alone(forward: Callable[[Tensor], Tensor], backward: Callable[[Tensor, Tensor], Tensor]) -> type[Function]:
     """Return a Function whose forward torch cannot differentiate by itself."""
     return written(lambda x: forward(x).detach(), backward)

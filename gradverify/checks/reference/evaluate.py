@@ -180,11 +180,13 @@ def nudged(tensor: Tensor, precision: Precision, generator: torch.Generator) -> 
 def _at(
     problem: Problem, reference: Problem, tape: Tape, connected: Sequence[int], weights: Sequence[Sequence[Tensor]]
 ) -> Evaluated:
-    outputs = in_float64([output.tensor for output in tape.outputs])
-    leaves = {primal.name: leaf for primal, leaf in zip(reference.primals, tape.leaves, strict=True)}
-    judged = replace(with_outputs(tape, connected), leaves=tuple(leaves[primal.name] for primal in problem.primals))
+    outputs, grads = in_float64([output.tensor for output in tape.outputs]), []
     try:
-        grads = [vjp(reference, judged, cotangent) for cotangent in weights]
+        for number, cotangent in enumerate(weights):
+            taped = record_all(reference) if number and reference.fresh_graphs else tape
+            leaves = {primal.name: leaf for primal, leaf in zip(reference.primals, taped.leaves, strict=True)}
+            own = tuple(leaves[primal.name] for primal in problem.primals)
+            grads.append(vjp(reference, replace(with_outputs(taped, connected), leaves=own), cotangent))
     except EvaluationError as error:
         raise EvaluationError("reference", error.original) from error
     return _evaluated(outputs, grads, [_wide(primal.tensor) for primal in problem.primals])
