@@ -176,7 +176,12 @@ def rows(backward: Backward, places: Sequence[int]) -> Iterator[Tensor]:
 def jacobian(backward: Backward) -> Tensor:
     """Return the analytic Jacobian, (m, n), at the cost of m vjps."""
     cotangent, vjp = backward.known_vjp
-    return torch.cat([vjp.new_zeros(0, len(vjp)), *_row_blocks(backward, range(len(cotangent)))])
+    found, start = vjp.new_empty(len(cotangent), len(vjp)), 0
+    for block in _row_blocks(backward, range(len(cotangent))):
+        # Copied: small blocks that stay, between large ones that are freed, would keep later ones from their memory.
+        found[start : start + len(block)] = block
+        start += len(block)
+    return found
 
 
 def row_cotangent(backward: Backward) -> float:
