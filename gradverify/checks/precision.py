@@ -108,7 +108,7 @@ def _compared(
     given = cotangents_for([outputs[number] for number in connected], settings.seed)
     precision = precision_of([tensor.dtype for tensor in (*outputs, *(primal.tensor for primal in problem.primals))])
     own = evaluate_function(problem, tape, connected, given)
-    right = as_plain_code(wide) if is_plain else _as_called(wide)
+    right = as_plain_code(wide) if is_plain else _on_fresh_graphs(wide)
     theirs = evaluate_reference(problem, right, record_all(right), connected, given, precision, settings.seed)
     if not is_plain:  # its own rounding is what is judged
         theirs = replace(theirs, noisy=(theirs.exact,), jittered=theirs.exact)
@@ -120,7 +120,7 @@ def _has_plain_derivative(problem: Problem, wide: Problem, settings: Settings) -
     tape = record_all(wide)
     connected = connected_outputs(tape)
     given = cotangents_for([tape.outputs[number].tensor for number in connected], settings.seed)
-    backwards = evaluate_exactly(problem, _as_called(wide), tape, connected, given)
+    backwards = evaluate_exactly(problem, _on_fresh_graphs(wide), tape, connected, given)
     plain = as_plain_code(wide)
     try:
         taped = record_all(plain)
@@ -133,7 +133,7 @@ def _has_plain_derivative(problem: Problem, wide: Problem, settings: Settings) -
     return torch.allclose(one, other, rtol=0.0, atol=_SAME * largest(other), equal_nan=True)
 
 
-def _as_called(wide: Problem) -> Problem:
+def _on_fresh_graphs(wide: Problem) -> Problem:
     """Return the function in float64 with a new graph for each vjp: a hand-written backward may serve one only."""
     return replace(wide, fresh_graphs=True)
 

@@ -76,7 +76,7 @@ def test_small_error_in_a_quotient_of_small_differences_fails() -> None:
     assert gradcheck(with_backward(forward, backward), double([1 + 1.3e-8, 2.0])).verdict is Verdict.FAIL
 
 
-def test_rows_are_grouped_and_no_group_is_tried_without_rows_however_many_are_allowed() -> None:
+def test_grouping_of_rows_ends_where_no_row_is_left() -> None:
     reach, rank = torch.tensor([[0, 1], [2, 3], [1, 3]]), torch.tensor([0, 1, 2])
     assert disjoint_rows(reach, 3, rank, 10**15).tolist() == [0, 0, 1]
     assert disjoint_rows(reach, 3, rank, 1).tolist() == [0, 0, -1]

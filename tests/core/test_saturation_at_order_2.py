@@ -50,7 +50,7 @@ def _attention(factor: float) -> Callable[..., Tensor]:
 
 
 # Where a weight is 1 - 1e-28, the gradient by its score is the difference of two numbers around 1 that are equal.
-@pytest.mark.parametrize(("seed", "scale"), [(4, 3.0), (2, 20.0), (3, 6.0)])
+@pytest.mark.parametrize(("seed", "scale"), [(4, 3.0), (2, 20.0), (6, 10.0), (3, 6.0)])
 def test_cancellation_in_the_gradient_of_attention_is_within_its_rounding(seed: int, scale: float) -> None:
     generator = torch.Generator().manual_seed(seed)
     q, k, v = (
@@ -80,7 +80,7 @@ def _weights_in_float32(factor: float, drawn: int) -> Problem:
 
 # Below steps of 1e-8 the samples lie between two stairs of rounding, on a line with another slope.
 @pytest.mark.parametrize("drawn", [8, 15])
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(3))
 def test_slope_between_two_stairs_of_rounding_is_no_derivative(drawn: int, seed: int) -> None:
     right, wrong = (
         run_check("gradgradcheck", _weights_in_float32(factor, drawn), replace(ALONE, seed=seed))
