@@ -98,7 +98,8 @@ def _without(result: CheckResult, elsewhere: Sequence[str], problem: Problem, un
     dropped = [each for each in result.findings if each.wrt in elsewhere and each.verdict is Verdict.FAIL]
     if not dropped:
         return result
-    names = " and ".join(dict.fromkeys(finding.wrt or "" for finding in dropped))
+    wrong = {finding.wrt for finding in dropped}
+    names = " and ".join(name for name in elsewhere if name in wrong)
     text = (
         f"the gradients by {names} were not judged: backward adds them to the module's own parameters, as"
         " checkpoint(..., use_reentrant=True) does; they can be judged with use_reentrant=False"
