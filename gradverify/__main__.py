@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+
+_COMMANDS_THAT_RUN_CASES = (["run"], ["check"], ["explore"])
+
 
 def main() -> None:
     """Run the command line."""
@@ -11,6 +15,10 @@ def main() -> None:
     from gradverify.cli.streams import open_closed_streams
 
     open_closed_streams()
+    if sys.argv[1:2] in _COMMANDS_THAT_RUN_CASES:
+        from gradverify.run.start_server import start_early
+
+        start_early()
     from gradverify.cli.app import app
     from gradverify.cli.exits import unwritten
     from gradverify.errors import GradverifyError

@@ -25,7 +25,10 @@ def _exchange(before: object, after: object) -> None:
 
 
 def _end(_number: int, _frame: FrameType | None) -> None:
-    """Print one line and exit. An exception could be swallowed by an import; nothing was started or written yet."""
+    """Print one line and exit. An exception could be swallowed by an import; nothing was written yet.
+
+    A server that was started early ends by itself, when it finds that this process has.
+    """
     with suppress(OSError):
         os.write(2, b"gradverify: interrupted\n")
     os._exit(130)

@@ -16,19 +16,11 @@ from collections.abc import Iterator, Sequence
 from gradverify.run.backlog import Backlog
 from gradverify.run.crash_report import crash_report, last_lines
 from gradverify.run.interrupts import Waiting
-from gradverify.run.launch import (
-    Server,
-    ServerError,
-    order_end,
-    order_preparation,
-    order_worker,
-    receive_news,
-    start_server,
-    stop_server,
-)
+from gradverify.run.launch import order_end, order_preparation, order_worker, receive_news
 from gradverify.run.notepad import noted
 from gradverify.run.options import EngineName
 from gradverify.run.server_protocol import DIED, FORKED, READY
+from gradverify.run.start_server import Server, ServerError, start_server, stop_server
 from gradverify.run.task import (
     EngineEvent,
     Loss,

@@ -1,4 +1,4 @@
-"""Ctrl-C during start-up, at places where it used to end with a traceback or silently."""
+"""The first tenths of a second: torch begins to load, and Ctrl-C ends the process with one line."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from tests.run.processes import left_over, offspring
 
 ROOT = Path(__file__).parents[2]
 START = """
@@ -46,3 +48,37 @@ def test_an_interrupt_at_the_start_is_130_and_one_line(module: str) -> None:
 def test_an_interrupt_that_is_ignored_stays_ignored() -> None:
     ran = start("gradverify.cli.run", "SIG_IGN")
     assert (ran.returncode, ran.stderr) == (0, "")
+
+
+CHILDREN = """
+import os, sys
+from pathlib import Path
+
+class Finder:
+    def find_spec(self, name, *_):
+        if name == "typer":  # imported before the command line is read
+            print(len(Path(f"/proc/self/task/{{os.getpid()}}/children").read_text().split()), flush=True)
+
+sys.meta_path.insert(0, Finder())
+sys.argv = {words!r}
+from gradverify.__main__ import main
+main()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize(
+    ("words", "servers"),
+    [(["run", "nowhere"], 1), (["check", "-j", "0", "nowhere.py:F"], 1), (["explain", "GV101"], 0)],
+)
+def test_torch_loads_while_the_command_line_is_read_and_no_process_stays(words: list[str], servers: int) -> None:
+    text = CHILDREN.format(words=["gradverify", *words])
+    with subprocess.Popen(
+        [sys.executable, "-c", text], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert int(process.stdout.readline()) == servers
+        started = offspring(process.pid)
+        process.stdout.read()
+    assert not left_over(started)

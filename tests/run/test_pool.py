@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import socket
 import sys
+from collections.abc import Callable
 from fractions import Fraction
 
 import pytest
@@ -15,6 +17,7 @@ from gradverify.run.framing import packed, receive_frame, send_frame, take_frame
 from gradverify.run.inprocess import InProcess
 from gradverify.run.options import EngineOptions
 from gradverify.run.pool import LocalPool
+from gradverify.run.start_server import start_early, start_server, stop_early, stop_server
 from gradverify.run.task import (
     Devices,
     Engine,
@@ -30,6 +33,7 @@ from gradverify.run.task import (
     unpacked,
 )
 from tests.run.making import case, run
+from tests.run.processes import left_over, offspring
 
 
 def drive(engine: Engine, tasks: list[Task]) -> list[tuple[str, str]]:
@@ -191,3 +195,23 @@ def test_enum_members_pickled_by_getattr_are_accepted() -> None:
         send_frame(left, _ByAttribute(CaseResult, "__init__"))
         with pytest.raises(pickle.UnpicklingError, match=r"'__init__' of .*CaseResult.* does not belong"):
             take_frame(bytearray(right.recv(4096)))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_server_that_was_started_early_is_used_only_where_it_would_be_started_alike(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def servers_with(change: Callable[[], object]) -> int:
+        before = set(offspring(os.getpid()))
+        start_early()
+        change()
+        server = start_server()
+        started = set(offspring(os.getpid())) - before
+        stop_early()
+        stop_server(server)
+        assert not left_over(started)
+        return len(started)
+
+    assert servers_with(lambda: None) == 1
+    assert servers_with(lambda: monkeypatch.setenv("GRADVERIFY_TEST_VARIABLE", "1")) == 2
+    assert servers_with(lambda: monkeypatch.syspath_prepend("elsewhere")) == 2

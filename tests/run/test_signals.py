@@ -73,6 +73,13 @@ def wait_until(process: subprocess.Popen[str], sign: Path | None = None) -> None
     assert process.poll() is None
 
 
+def catches(process: int, number: signal.Signals) -> bool:
+    """True if a process has a handler for a signal."""
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    (caught,) = (int(line.split()[1], 16) for line in lines if line.startswith("SigCgt:"))
+    return bool(caught >> (number - 1) & 1)
+
+
 def saved(folder: Path, name: str) -> Report:
     return from_json((folder / name).read_text(encoding="utf-8"))
 
@@ -104,10 +111,26 @@ def test_signal_while_a_case_runs(tmp_path: Path, number: signal.Signals) -> Non
     assert not left_over(descendants)
 
 
+@pytest.mark.parametrize(
+    ("number", "code", "message"),
+    [(signal.SIGINT, 130, "gradverify: interrupted\n"), (signal.SIGTERM, -signal.SIGTERM, "")],
+)
+def test_signal_while_the_command_line_is_read(tmp_path: Path, number: signal.Signals, code: int, message: str) -> None:
+    with started(tmp_path) as process:
+        wait_until(process)
+        descendants = offspring(process.pid)
+        process.send_signal(number)
+        out, err = process.communicate(timeout=20)
+    assert (process.returncode, out, err) == (code, "", message)
+    assert not left_over(descendants)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signal_while_workers_start(tmp_path: Path, number: signal.Signals) -> None:
     with started(tmp_path) as process:
         wait_until(process)
+        while not catches(process.pid, signal.SIGTERM):  # as it does once the command line is read
+            time.sleep(0.01)
         descendants = offspring(process.pid)
         process.send_signal(number)
         out, err = process.communicate(timeout=20)

@@ -6,9 +6,9 @@ import os
 from collections.abc import Callable, Mapping
 
 from gradverify.run.inprocess import InProcess
-from gradverify.run.launch import ServerError
 from gradverify.run.options import EngineName, EngineOptions
 from gradverify.run.pool import LocalPool
+from gradverify.run.start_server import ServerError, stop_early
 from gradverify.run.task import Engine
 
 
@@ -25,6 +25,7 @@ def _open_local(options: EngineOptions) -> Engine:
     if options.address is not None:
         raise ServerError("--ray-address names a Ray cluster; give --engine ray too")
     if options.workers == 0:
+        stop_early()
         return InProcess()
     pool = LocalPool(_cores() if options.workers is None else options.workers)
     pool.start()
@@ -36,6 +37,7 @@ def _open_ray(options: EngineOptions) -> Engine:
         raise ServerError("-j 0 runs cases in this process, and --engine ray on a cluster; give one of the two")
     from gradverify.run.engines.cluster.engine import RayEngine  # few runs need it
 
+    stop_early()
     engine = RayEngine(workers=options.workers, address=options.address)
     engine.start()
     return engine

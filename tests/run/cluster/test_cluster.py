@@ -11,8 +11,8 @@ import pytest
 from gradverify.case import Expectation, Exploring, Literal, Normal, TensorInput
 from gradverify.result import Verdict
 from gradverify.run.engines.cluster.engine import RayEngine
-from gradverify.run.launch import ServerError
 from gradverify.run.pool import LocalPool
+from gradverify.run.start_server import ServerError
 from gradverify.run.task import Engine, FunctionCall, FunctionResult, Loss, Task, TaskDone, TaskStarted, TaskTrying
 from tests.run.cluster.conftest import Nodes, command_of
 from tests.run.cluster.making import case, numbered, timeless

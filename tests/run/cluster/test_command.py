@@ -18,9 +18,9 @@ import pytest
 
 from gradverify.run.engines.cluster.engine import RayEngine
 from gradverify.run.engines.open import open_engine
-from gradverify.run.launch import ServerError
 from gradverify.run.options import EngineName, EngineOptions
 from gradverify.run.pool import LocalPool
+from gradverify.run.start_server import ServerError
 from tests.lent import Commands, Ran, lend
 from tests.run.cluster.conftest import Nodes
 from tests.run.making import OPS

@@ -9,8 +9,8 @@ import pytest
 
 from gradverify.result import Verdict
 from gradverify.run.engines.cluster.engine import RayEngine
-from gradverify.run.launch import ServerError
 from gradverify.run.options import Event, Finished, Noted, Started
+from gradverify.run.start_server import ServerError
 from tests.run.cluster.conftest import Nodes
 from tests.run.cluster.making import case, numbered
 from tests.run.making import outcome, run

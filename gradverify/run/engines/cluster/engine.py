@@ -30,8 +30,8 @@ from gradverify.run.engines.cluster.messages import (
 from gradverify.run.engines.cluster.project import own_project
 from gradverify.run.framing import packed, rebuilt, send_frame, take_frame
 from gradverify.run.interrupts import Waiting
-from gradverify.run.launch import ServerError, stop_process
 from gradverify.run.options import EngineName
+from gradverify.run.start_server import ServerError, stop_process
 from gradverify.run.task import EngineEvent, Loss, PackedWork, Task, TaskDone, TaskLost, unpacked
 from gradverify.run.unobserved import OFF
 
