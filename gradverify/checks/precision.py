@@ -15,7 +15,7 @@ from torch import Tensor
 from gradverify.case import Settings
 from gradverify.checks.contract.nodes import custom_nodes
 from gradverify.checks.contract.noise import largest
-from gradverify.checks.failures import evaluations, not_dense, nothing_to_differentiate, skipped
+from gradverify.checks.failures import evaluations, first_line, not_dense, nothing_to_differentiate, skipped
 from gradverify.checks.reference.compare import Compared, compared_gradients, within_tolerances
 from gradverify.checks.reference.cotangents import Cotangent, cotangents_for
 from gradverify.checks.reference.error_model import precision_of
@@ -67,11 +67,15 @@ def run(problem: Problem, settings: Settings) -> CheckResult:
     if not sampled.backward_eps:
         reason = "forward does not take these inputs in float64, or computes something else there"
         return skipped(NAME, problem, reason)
-    return _against_float64(problem, sampled.problem, " and ".join(dtypes), settings)
+    try:
+        is_plain = _has_plain_derivative(problem, sampled.problem, settings)
+    except EvaluationError as error:
+        raised = f"{type(error.original).__name__}: {first_line(error.original)}"
+        return skipped(NAME, problem, f"backward does not take these numbers in float64: {raised}")
+    return _against_float64(problem, sampled.problem, is_plain, " and ".join(dtypes), settings)
 
 
-def _against_float64(problem: Problem, wide: Problem, dtypes: str, settings: Settings) -> CheckResult:
-    is_plain = _has_plain_derivative(problem, wide, settings)
+def _against_float64(problem: Problem, wide: Problem, is_plain: bool, dtypes: str, settings: Settings) -> CheckResult:
     given, compared = _compared(problem, wide, is_plain, settings)
     compared = [within_tolerances(each, settings.tolerances) for each in compared]
     for number in range(1, _POINTS):
@@ -116,7 +120,10 @@ def _compared(
 
 
 def _has_plain_derivative(problem: Problem, wide: Problem, settings: Settings) -> bool:
-    """Return True if torch can differentiate the forward as plain code and finds what backward says in float64."""
+    """Return True if torch can differentiate the forward as plain code and finds what backward says in float64.
+
+    Raises EvaluationError if backward raises there.
+    """
     tape = record_all(wide)
     connected = connected_outputs(tape)
     given = cotangents_for([tape.outputs[number].tensor for number in connected], settings.seed)

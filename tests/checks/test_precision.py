@@ -311,6 +311,11 @@ def test_a_straight_through_estimator_is_as_exact_as_any() -> None:
         (torch.sigmoid, NEGATIVE, "no hand-written Function here"),
         (written(lambda x: x * torch.rand_like(x), lambda g, x: g).apply, NEGATIVE, "draws random numbers"),
         (written(lambda x: x.view(torch.int32).view(torch.float32) * 1, lambda g, x: g).apply, NEGATIVE, "in float64"),
+        (
+            written(lambda x: x * 1, lambda g, x: torch.ones(4, 4) @ g / 4).apply,
+            NEGATIVE,
+            "backward does not take these numbers in float64: RuntimeError: ",
+        ),
     ],
 )
 def test_what_cannot_be_compared_is_skipped(function: Callable[..., Any], point: Tensor, why: str) -> None:
