@@ -46,6 +46,11 @@ WRONG = {
         (drawn(2_100),),
         "",
     ),
+    "transposed": (
+        with_backward(lambda x: x.cumsum(0), lambda g, x: g.cumsum(0)),
+        (drawn(2_100),),
+        "J·cotangent instead of cotangent·J",
+    ),
     "missing-cotangent": (
         with_backward(lambda x: x.sin().cumsum(0), lambda g, x: g.flip(0).cumsum(0).flip(0) * x.cos() + 0.5),
         (drawn(2_100),),

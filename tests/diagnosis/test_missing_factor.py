@@ -51,6 +51,14 @@ def test_missing_and_mistaken_inputs_are_named() -> None:
     assert diagnosis == ("missing-factor", "analytic = numeric × x / y in every entry, as where x stands for y")
 
 
+def test_factor_of_the_difference_of_two_inputs_is_named() -> None:
+    def backward(g: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        return 3 * g * (x - y), -3 * g * (x - y) ** 2
+
+    diagnosis = diagnosis_of(lambda x, y: (x - y) ** 3, backward, drawn(12), drawn(12, seed=1))
+    assert diagnosis == ("missing-factor", "analytic = numeric / (x - y) in every entry: a factor of x - y is missing")
+
+
 def test_factor_of_an_argument_with_zeros_is_named() -> None:
     weights = drawn(9, seed=2).detach() * torch.tensor([1, 1, 0, 1, 1, 1, 0, 1, 1], dtype=torch.float64)
     diagnosis = diagnosis_of(lambda x, w: (w * x * x).sum(), lambda g, x, w: (2 * g * x, None), drawn(9), weights)
