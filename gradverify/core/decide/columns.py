@@ -160,7 +160,7 @@ def _stages(
         judged = decide(judged, [(on_line, Reason.DIFFERS_IN_SUM)])
     else:
         judged, unclear = _with_larger_steps(context, chosen, judged, unclear, first.bends)
-    judged, unclear = _with_sample(context, chosen, judged, sample, unclear, on_line, limit)
+    judged, unclear = _with_sample(context, chosen, judged, sample, unclear, first.bends, on_line, limit)
     stands = sample <= (judged.code == Code.MISMATCH)
     history.refuted |= not all_set(stands)
     rest &= ~(on_line & stands.all(dim=0) & (sample.any(dim=0) | (not history.refuted)))
@@ -184,6 +184,7 @@ def _with_sample(
     judged: Judged,
     sample: Tensor,
     unclear: Tensor,
+    bends: Tensor,
     on_line: Tensor,
     limit: int,
 ) -> tuple[Judged, Tensor]:
@@ -195,11 +196,11 @@ def _with_sample(
     alone, of_line, examined = sample & ~on_line, sample & on_line, unclear
     if any_set(on_line):
         examined = _of_some_groups(judged, unclear & ~on_line.any(dim=0), limit, worst=True)
-    found = _examined(context, chosen, judged, alone | examined, of_line)
-    if any_set(sample & (found.code != Code.MISMATCH)) and not torch.equal(examined, unclear):
-        examined = unclear
-        found = _examined(context, chosen, judged, alone | examined, of_line)
-    return found, unclear & ~examined
+    judged, others = _examined(context, chosen, judged, alone | examined, of_line), unclear & ~examined
+    if any_set(others) and any_set(sample & (judged.code != Code.MISMATCH)):
+        judged, others = _with_larger_steps(context, chosen, judged, others, bends)
+        judged, others = _examined(context, chosen, judged, others, torch.zeros_like(others)), torch.zeros_like(others)
+    return judged, others
 
 
 def _with_larger_steps(
