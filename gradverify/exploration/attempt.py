@@ -18,7 +18,7 @@ from gradverify.errors import EvaluationError
 from gradverify.exploration.change import Base, Rule
 from gradverify.exploration.exercised.watch import watch
 from gradverify.exploration.judge import Judged, Outcome, judge
-from gradverify.exploration.legal import why_not
+from gradverify.exploration.legal import binary_inputs, why_not
 from gradverify.exploration.slices import is_well_conditioned, uses_matrices
 from gradverify.result import CheckResult, Verdict
 
@@ -124,8 +124,9 @@ def _why_illegal(base: Base, case: Case, problem: Problem, rules: Sequence[Rule]
     declared = case.explore
     if not problem.primals:
         return "no input requires grad"
-    if (declared.ranges or declared.indices or declared.sizes or declared.require) and (
-        reason := why_not(case, {**base.tools.defaults, **base.tools.arguments(case)})
+    binary = binary_inputs(base.case)
+    if (declared.ranges or declared.indices or declared.sizes or declared.require or binary) and (
+        reason := why_not(case, {**base.tools.defaults, **base.tools.arguments(case)}, binary)
     ):
         return reason
     return next((reason for rule in rules if (reason := rule(case, problem, base.tools))), "")

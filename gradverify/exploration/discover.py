@@ -12,6 +12,7 @@ from gradverify.exploration.attempt import (
     SUMMED,
     Attempt,
     attempt,
+    codes,
     entries,
     failing_like,
     is_rounding,
@@ -21,6 +22,7 @@ from gradverify.exploration.attempt import (
 from gradverify.exploration.change import Base, Change, Rule
 from gradverify.exploration.inputs import tensor_at, tensor_inputs
 from gradverify.exploration.proposals import values
+from gradverify.exploration.proposals.memory import IN_SINGLE
 from gradverify.exploration.shrink import differences, shrink, with_smaller_sizes
 from gradverify.result import CheckResult, Discovery, ElementVerdict, Finding, Grade, Verdict
 
@@ -92,8 +94,20 @@ def failure(base: Base, number: int, change: Change, found: Attempt) -> Discover
         inputs=inputs,
         spec=spec,
         message=next((f.message for f in shown.findings if f.verdict is Verdict.FAIL), shown.message),
-        checks=(shown,),
+        checks=(shown, *_reasons(base, small, found.check)),
     )
+
+
+def _reasons(base: Base, case: Case, check: str) -> tuple[CheckResult, ...]:
+    """Return what the contract finds where numbers are wrong, if it is not so as written: it may say why."""
+    if check == contract.NAME or contract.NAME not in base.case.checks:
+        return ()
+    try:
+        found = attempt(base, case)
+        result = None if found.problem is None else base.tools.check(case, found.problem, contract.NAME)
+    except OutOfTime:
+        return ()
+    return () if result is None or codes(result) <= base.broken() else (result,)
 
 
 def _undetermined(result: CheckResult) -> Finding | None:
@@ -190,12 +204,13 @@ def _phrases(base: Base, change: Change, small: Case) -> tuple[str, ...]:
     found = differences(base.case, small, before, after)
     if (change.kind in ("arguments", "sizes", "rank", "layout") or change.size is not None) and found:
         return found
-    return (change.phrase, *(phrase for phrase in found if phrase not in change.phrase))
+    says = change.phrase if small.dtype != base.case.dtype else change.phrase.removesuffix(IN_SINGLE)
+    return (says, *(phrase for phrase in found if phrase not in says))
 
 
 def blocks_of(found: Discovery) -> set[tuple[str | None, ...]]:
     """Return what is wrong, by code, output and input."""
-    failing = [each for check in found.checks for each in check.findings if each.verdict is Verdict.FAIL]
+    failing = [each for check in found.checks[:1] for each in check.findings if each.verdict is Verdict.FAIL]
     return {(finding.code, finding.of, finding.wrt) for finding in failing}
 
 
@@ -203,7 +218,7 @@ def _causes(found: Discovery) -> set[tuple[str | None, ...]]:
     """Return what names the mistake: causes in blocks, or what the contract finds."""
     return {
         (finding.code, finding.cause, finding.of, finding.wrt)
-        for check in found.checks
+        for check in found.checks[:1]
         for finding in check.findings
         if finding.cause not in (None, _PLACE) or (check.check == contract.NAME and finding.verdict is Verdict.FAIL)
     }

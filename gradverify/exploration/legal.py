@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from torch import Tensor
 
-from gradverify.case import Case, ExploreRules, SizeRange
+from gradverify.case import Bernoulli, Case, ExploreRules, SizeRange
 from gradverify.exploration.inputs import plain_inputs, tensor_inputs, value_at
 from gradverify.formula import FormulaError, evaluate, parse
 
 
-def why_not(case: Case, values: Mapping[str, Any]) -> str:
-    """Return which rule the case breaks, "" if none; `values` are its inputs by name."""
+def why_not(case: Case, values: Mapping[str, Any], binary: Collection[str] = ()) -> str:
+    """Return which rule the case breaks, "" if none; `values` are its inputs by name, `binary` those of 0 and 1."""
     rules = case.explore
     for name, size in case.dims.items():
         if not allowed(case, name, size):
@@ -27,6 +27,8 @@ def why_not(case: Case, values: Mapping[str, Any]) -> str:
             reason = _out_of_range(rules, name, float(found.min()), float(found.max())) or _bad_index(case, name, found)
             if reason:
                 return reason
+            if path in binary and not bool(((found == 0) | (found == 1)).all()):
+                return f"{path} has other values than 0 and 1"
     for name, value in plain_inputs(case, {}).items():
         entries = value if isinstance(value, list | tuple) else (value,)
         numbers = [entry for entry in entries if isinstance(entry, int | float) and not isinstance(entry, bool)]
@@ -34,6 +36,11 @@ def why_not(case: Case, values: Mapping[str, Any]) -> str:
         if reason:
             return reason
     return _unmet(case, values)
+
+
+def binary_inputs(written: Case) -> tuple[str, ...]:
+    """Return the paths of the inputs that are drawn from 0 and 1: changed ones have no other values either."""
+    return tuple(path for path, given in tensor_inputs(written).items() if isinstance(given.origin, Bernoulli))
 
 
 def index_limit(case: Case, path: str) -> int | None:

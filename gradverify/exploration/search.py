@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from hashlib import blake2b
+from itertools import product
 from typing import Any
 
 from gradverify.case import Case, Exploring, Trying
@@ -32,8 +33,7 @@ from gradverify.result import Discovery, Exploration, Grade, Verdict
 OnTry = Callable[[Trying], None]
 _MOST_DISCOVERIES = 5  # of each grade; later ones are counted only
 _MOST_PHRASES = 3  # that say where a discovery showed too
-_FIRST_OF_PAIRS = 12  # legal changes of arguments and sizes that others are combined with
-_SECOND_OF_PAIRS = 30
+_MOST_REFUSED = 12  # changes of arguments that are combined with what they may need
 _MOST_OUTPUTS = 200_000  # entries of the outputs beyond which a size is not made larger
 _MOST_UNCONFIRMED = 5  # tries of one kind that seemed wrong and were not, before such tries are taken for right
 _SHARE = 0.9  # of the case's time limit: that of one try, made small included, between calls of user code
@@ -197,22 +197,22 @@ def _as_written(state: _Search) -> tuple[str, tuple[str, ...]]:
 def _all_changes(state: _Search) -> Iterator[Change]:
     """Yield single changes; if none of them shows a failure, then pairs.
 
-    First an argument that was refused with what it may need, a size or positive constants, then pairs of changes that
-    turned out legal.
+    First an argument that was refused with what it may need, a size or positive constants, then legal changes of
+    arguments and sizes with all others: those early in one list with more of the other than those late in it.
     """
     yield from proposals(state.base)
     if any(found.grade is Grade.FAILURE for found in state.discoveries):
         return
-    for change in list(state.refused.values())[:_FIRST_OF_PAIRS]:
+    for change in list(state.refused.values())[:_MOST_REFUSED]:
         needed = (*sizes.beside(state.base, change), *values.positive_constants(state.base))
         yield from (pairs(change, other) for other in needed)
     singles = list(state.right.values())
-    firsts = [change for change in singles if change.kind in (arguments.KIND, sizes.SIZES)][:_FIRST_OF_PAIRS]
+    firsts = [change for change in singles if change.kind in (arguments.KIND, sizes.SIZES)]
     seconds = [change for change in singles if change.kind not in (sizes.SIZES, sizes.RANK, "dtype", "layout")]
-    for second in seconds[:_SECOND_OF_PAIRS]:
-        for first in firsts:
-            if not set(first.names) & set(second.names) or second.kind != arguments.KIND:
-                yield pairs(first, second)
+    places = product(range(len(firsts)), range(len(seconds)))
+    for first, second in ((firsts[i], seconds[k]) for i, k in sorted(places, key=lambda at: (at[0] + 1) * (at[1] + 1))):
+        if not set(first.names) & set(second.names) or second.kind != arguments.KIND:
+            yield pairs(first, second)
 
 
 def _applied(state: _Search, change: Change) -> Case | None:

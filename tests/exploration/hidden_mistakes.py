@@ -170,6 +170,17 @@ def summed(grad: Tensor, x: Tensor, dim: int, keepdim: bool) -> Tensor:
     return (grad if keepdim else grad.expand(x.shape)) * x.cos()
 
 
+def squeezed(grad: Tensor, x: Tensor) -> Tensor:
+    """Return the gradient of x·(sum of its row); a dimension of 1 in between is squeezed away too."""
+    return grad * x.sum(-1, keepdim=True) + (grad * x).sum(-1).squeeze().unsqueeze(-1)
+
+
+def of_beta(grad: Tensor, x: Tensor, y: Tensor, beta: float) -> tuple[Tensor, Tensor]:
+    """Return the gradients of a smooth L1 loss; 0/0 where x = y and beta is 0."""
+    found = grad * ((x - y) / beta).clamp(-1, 1)
+    return found, -found
+
+
 def segments(x: Tensor, ends: Tensor) -> Tensor:
     if int(ends[0]) != 0 or int(ends[-1]) != len(x) or bool((ends.diff() < 0).any()):
         raise ValueError("offsets rise from 0 to the number of entries")
@@ -477,5 +488,20 @@ HIDDEN = (
         ),
         inputs=(points(2, 3), torch.tensor([[0.0, -torch.inf, 0.0], [0.0, 0.0, 0.0]])),
         change="mask: first row -inf",
+    ),
+    Hidden(
+        name="one-in-between",
+        function=saving(lambda x: x * x.sum(-1, keepdim=True), squeezed),
+        inputs=(points(4, 6),),
+        change="x: shape [2, 1, ",
+    ),
+    Hidden(
+        name="argument-and-equal-values",
+        function=saving(
+            lambda x, y, beta: functional.smooth_l1_loss(x, y, beta=beta, reduction="none"),
+            of_beta,
+        ),
+        inputs=(points(2, 3), (2 * points(2, 3).detach()).requires_grad_(), 1.0),
+        change="beta: 0.0 (was 1.0)",
     ),
 )

@@ -364,3 +364,27 @@ def test_positive_tensors_stay_positive_while_a_failure_is_made_small() -> None:
     assert any(phrase.startswith("weight: ") and phrase.endswith("(was none)") for phrase in failure.changes)
     assert "-" not in failure.inputs.split("weight")[1]
     assert {finding.cause for check in failure.checks for finding in check.findings}.isdisjoint({"sign-flip"})
+
+
+def test_what_the_contract_says_is_beside_what_differs() -> None:
+    def unwritten(grad: Tensor, x: Tensor, count: int) -> Tensor:
+        gradient = torch.empty_like(x)
+        gradient[:count] = grad
+        return gradient
+
+    first = saving(lambda x, count: x[:count].clone(), unwritten)
+    found = explored(first, points(4), 4, checks=("gradcheck", "contract"))
+    assert found.failures
+    for failure in found.failures:
+        compared, contract = failure.checks
+        assert (compared.check, contract.check) == ("gradcheck", "contract")
+        assert "GV409" in {finding.code for finding in contract.findings}
+
+
+def test_dtype_that_is_put_back_is_not_named() -> None:
+    def backward(grad: Tensor, x: Tensor) -> Tensor:
+        return grad * torch.where((x == 0).all(), torch.zeros_like(x), x.cos())
+
+    found = explored(saving(lambda x: x.sin(), backward), points(4), budget=200)
+    phrases = [phrase for failure in found.failures for phrase in failure.changes]
+    assert phrases and not any("float32" in phrase for phrase in phrases)

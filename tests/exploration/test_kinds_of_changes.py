@@ -9,6 +9,7 @@ from tests.exploration.hidden_mistakes import HIDDEN, Hidden
 
 # Tries for what only two changes together show, or a late one; others take at most 40.
 LATE = (
+    "argument-and-equal-values",
     "argument-and-size",
     "coincident-rows",
     "counts",
@@ -19,6 +20,7 @@ LATE = (
     "more-keys",
     "near-a-size",
     "offsets",
+    "one-in-between",
     "pairs",
     "positive-constants",
     "two-dimensions",

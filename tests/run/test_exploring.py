@@ -15,6 +15,7 @@ from typing import Any, cast
 import pytest
 
 from gradverify.case import (
+    Bernoulli,
     Case,
     ExploreRules,
     Exploring,
@@ -477,3 +478,29 @@ class Power(torch.autograd.Function):
 def test_singular_matrix_is_no_try_where_another_argument_inverts_it(tmp_path: Path) -> None:
     spec = "function: ops.py:Power\ninputs: {a: {shape: [3, 3], normal: [0, 1]}, n: 2}\nchecks: [gradcheck]\n"
     assert of_file(tmp_path, INVERSE, spec).failures == ()
+
+
+ENTROPY = """
+import torch
+
+
+class Entropy(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, target):
+        ctx.save_for_backward(x, target)
+        return torch.where(target == 1, x, -x).sigmoid().log()
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, target = ctx.saved_tensors
+        return grad * (target - x.sigmoid()), None
+"""
+
+
+@pytest.mark.parametrize(("origin", "fails"), [(Bernoulli(p=0.5), False), (Values(values=[0.0, 1.0, 1.0]), True)])
+def test_values_drawn_as_zero_or_one_stay_so(tmp_path: Path, engine: Engine, origin: Origin, fails: bool) -> None:
+    (tmp_path / "entropy.py").write_text(ENTROPY)
+    targets = TensorInput(origin=origin, shape=(3,), dtype="float64", requires_grad=False)
+    inputs = {"x": TensorInput(origin=Normal(), shape=(3,)), "target": targets}
+    wanted = case("Entropy", tmp_path / "entropy.py", inputs=inputs, explore=ExploreRules(budget=100))
+    assert bool(explored(wanted, engine)[1].failures) is fails

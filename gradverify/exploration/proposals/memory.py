@@ -13,6 +13,7 @@ from gradverify.exploration.inputs import tensor_inputs, with_input
 from gradverify.exploration.proposals.values import at_constants, of_other_scale, with_zeros
 
 DTYPE, LAYOUT = "dtype", "layout"
+IN_SINGLE = ", in float32"  # ends the phrase of a change of values that is made in float32
 _LOWER = {"float64": ("float32", "bfloat16", "float16"), "float32": ("bfloat16", "float16")}
 _MOST = 6  # changes of values in float32, of each kind
 _LAYOUTS = (Layout.TRANSPOSED, Layout.STRIDED, Layout.EXPANDED, Layout.CHANNELS_LAST)
@@ -36,7 +37,7 @@ def of_other_dtype(base: Base) -> Iterator[Change]:
     for way in ways if "float32" in lower else ():
         for change in islice(way, _MOST):
             apply = partial(_then_single, change)
-            yield Change(kind=DTYPE, phrase=f"{change.phrase}, in float32", apply=apply, names=change.names)
+            yield Change(kind=DTYPE, phrase=f"{change.phrase}{IN_SINGLE}", apply=apply, names=change.names)
 
 
 def _laid_out(path: str, layout: Layout, case: Case) -> Case:

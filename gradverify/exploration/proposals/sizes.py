@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial
+from math import prod
 
 from gradverify.case import Case
 from gradverify.core.model.problem import Problem
@@ -98,24 +99,39 @@ def _names_kept(case: Case, paths: Sequence[str]) -> set[str]:
 
 
 def _split(base: Base) -> Iterator[Change]:
-    """Yield cases in which a size is twice as large and makes two dimensions: images in place of sequences."""
+    """Yield cases in which a size makes two dimensions: itself by 2, as images in place of sequences, or by 1.
+
+    Where equal sizes stay, a dimension of 1 would be broadcast.
+    """
     for dimension in dimensions(base):
-        places = dimension.places or named_places(base.case, dimension.name)
-        if dimension.size and places and not dimension.arguments and len(dict(places)) == len(places):
-            yield Change(
-                kind=RANK,
-                phrase=f"{dimension.name}: {dimension.size} by 2 (was {dimension.size})",
-                apply=partial(_with_two, base, dimension, dict(places)),
-                names=tuple(dict(places)),
-                rules=(partial(_why_not_flat, dict(places)),),
-            )
+        places, size = dimension.places or named_places(base.case, dimension.name), dimension.size
+        if size and places and not dimension.arguments and len(dict(places)) == len(places):
+            yield _as_two(base, dimension, dict(places), (size, 2))
+            if not dimension.beside_equals:
+                yield _as_two(base, dimension, dict(places), (size, 1))
 
 
-def _with_two(base: Base, dimension: Dimension, places: Mapping[str, int], case: Case) -> Case:
-    case = with_size(case, dimension, 2 * dimension.size, base.tools)
+def _as_two(base: Base, dimension: Dimension, places: Mapping[str, int], two: tuple[int, int]) -> Change:
+    def rule(case: Case, problem: Problem, tools: Tools) -> str:
+        if two[1] == 1:  # forward may take a single slice by coincidence
+            case = _with_two(base, dimension, places, (two[0], 2), base.case)
+            problem = tools.build(case)
+        return _why_not_flat(places, case, problem, tools)
+
+    return Change(
+        kind=RANK,
+        phrase=f"{dimension.name}: {two[0]} by {two[1]} (was {dimension.size})",
+        apply=partial(_with_two, base, dimension, places, two),
+        names=tuple(places),
+        rules=(rule,),
+    )
+
+
+def _with_two(base: Base, dimension: Dimension, places: Mapping[str, int], two: tuple[int, int], case: Case) -> Case:
+    case = with_size(case, dimension, prod(two), base.tools)
     for path, axis in places.items():
         values = tensor_at(case, path, base.tools)
-        shape = (*values.shape[:axis], dimension.size, 2, *values.shape[axis + 1 :])
+        shape = (*values.shape[:axis], *two, *values.shape[axis + 1 :])
         case = with_tensor(case, path, values.reshape(shape))
     return case
 

@@ -17,7 +17,7 @@ KINDS = CONSTANTS, ZEROS, TIES, SCALE, DRAWS = "constants", "zeros", "ties", "sc
 _MOST_CONSTANTS = 8
 _BESIDE = 1e-3  # distance from a constant, relative to it
 LARGEST_FACTOR = 1e6  # by which values grow that are still near those written
-_FACTORS = (10.0, 0.1, 100.0, 1e-3, 1e3, 1e-6, LARGEST_FACTOR)
+_FACTORS = (100.0, 1e-3, 10.0, 0.1, 1e3, 1e-6, LARGEST_FACTOR)  # the first ones saturate, or vanish beside 1
 _FAR_FACTORS = (1e8, 1e-300)
 Ways = Iterator[tuple[str, Callable[[Tensor], Tensor]]]
 
@@ -52,16 +52,15 @@ def within_ranges(base: Base) -> Iterator[Change]:
 
 
 def with_zeros(base: Base) -> Iterator[Change]:
-    """Yield tensors with exact zeros: an entry, a row, a column, all."""
-    yield from _each(base, ZEROS, _zeros)
+    """Yield tensors with exact zeros: all of all, an entry, a row, a column, all of one."""
     paths = floating_paths(base)
     if len(paths) > 1:
         yield edits(base, ZEROS, paths, "all tensors 0", torch.zeros_like)
+    yield from _each(base, ZEROS, _zeros)
 
 
 def with_ties(base: Base) -> Iterator[Change]:
-    """Yield tensors with rounded or equal values, of one sign, sorted, or with values or a row of another tensor."""
-    yield from _each(base, TIES, _ties)
+    """Yield tensors with values or a row of another tensor, or with rounded or equal values, of one sign, sorted."""
     known = tensors(base)
     paths = floating_paths(base)
     for number, path in enumerate(paths):
@@ -74,6 +73,7 @@ def with_ties(base: Base) -> Iterator[Change]:
             if min(own.dim(), values.dim()) > 1 and own.shape[-1] == values.shape[-1] and own.numel() * values.numel():
                 row = values.reshape(-1, values.shape[-1])[0]
                 yield edit(base, TIES, path, f"first row that of {other}", partial(_with_first_row, row))
+    yield from _each(base, TIES, _ties)
 
 
 def of_other_scale(base: Base) -> Iterator[Change]:
