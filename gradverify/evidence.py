@@ -124,16 +124,16 @@ def undiagnosed(block: WrongBlock) -> None:
 
 def jacobian_pair(found: Investigation) -> JacobianPair | None:
     """Return all entries of both Jacobians, None if they were too many to keep."""
-    if not found.comparison.parts:
+    kept = found.comparison.judged
+    if kept is None:
         return None
     claimed, numeric, bar = found.sampled.value.new_zeros(3, len(found.sampled.value), len(found.sampled.point))
     code, maybe_kinked = torch.zeros_like(claimed, dtype=torch.int8), torch.zeros_like(claimed, dtype=torch.bool)
-    for part in found.comparison.parts:
-        groups, outputs = (part.column_of >= 0).nonzero(as_tuple=True)
-        entries, place = (groups, outputs), (outputs, part.column_of[groups, outputs])
-        claimed[place] = part.claimed[entries]
-        numeric[place], bar[place] = part.judged.numeric[entries], part.judged.bar[entries]
-        code[place], maybe_kinked[place] = part.judged.code[entries], part.judged.kinked[entries]
+    groups, outputs = (kept.column_of >= 0).nonzero(as_tuple=True)
+    entries, place = (groups, outputs), (outputs, kept.column_of[groups, outputs])
+    claimed[place] = kept.claimed[entries]
+    numeric[place], bar[place] = kept.judged.numeric[entries], kept.judged.bar[entries]
+    code[place], maybe_kinked[place] = kept.judged.code[entries], kept.judged.kinked[entries]
     sampled = found.sampled
     return JacobianPair(
         backward=found.backward,

@@ -108,10 +108,10 @@ def _off(
 def _allowed_to_rows(found: Investigation, weights: Tensor) -> Tensor:
     """Return the weighted sum over the outputs of the errors allowed to the entries of each input, (n,)."""
     total = torch.zeros(found.sampled.point.numel(), dtype=weights.dtype, device=weights.device)
-    for part in found.comparison.parts:
-        groups, outputs = (part.column_of >= 0).nonzero(as_tuple=True)
-        allowed = weights[outputs] * part.judged.allowed[groups, outputs]
-        total.index_add_(0, part.column_of[groups, outputs], allowed.nan_to_num(0.0, 0.0, 0.0))
+    if (kept := found.comparison.judged) is not None:
+        groups, outputs = (kept.column_of >= 0).nonzero(as_tuple=True)
+        allowed = weights[outputs] * kept.judged.allowed[groups, outputs]
+        total.index_add_(0, kept.column_of[groups, outputs], allowed.nan_to_num(0.0, 0.0, 0.0))
     return total
 
 

@@ -69,13 +69,13 @@ def _rounding(first: Sampler, second: MeasuredProblem) -> float:
 def _products(second: Investigation, directions: Tensor) -> Estimate:
     """Return H·direction for each direction, (k, n): from the measured entries or, if they are not kept, by vjps."""
     size = directions.shape[1]
-    if not second.comparison.parts:
+    kept = second.comparison.judged
+    if kept is None:
         value = torch.stack([row(second.backward, direction)[:size] for direction in directions])
         return Estimate(value=value, bar=torch.zeros_like(value))
     found = directions.new_zeros(2, len(directions), len(second.sampled.point))
-    for part in second.comparison.parts:
-        columns, known = part.column_of.clamp(min=0).reshape(-1), part.column_of >= 0
-        for place, (entries, by) in enumerate(((part.judged.numeric, directions), (part.judged.bar, directions.abs()))):
-            products = torch.where(known, entries * by.unsqueeze(1), 0.0)
-            found[place].index_add_(1, columns, products.flatten(1))
+    columns, known = kept.column_of.clamp(min=0).reshape(-1), kept.column_of >= 0
+    for place, (entries, by) in enumerate(((kept.judged.numeric, directions), (kept.judged.bar, directions.abs()))):
+        products = torch.where(known, entries * by.unsqueeze(1), 0.0)
+        found[place].index_add_(1, columns, products.flatten(1))
     return Estimate(value=found[0, :, :size], bar=found[1, :, :size])

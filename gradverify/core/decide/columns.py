@@ -19,7 +19,6 @@ from gradverify.core.decide.verdict import (
     Code,
     Judged,
     Part,
-    Parts,
     Reason,
     copy_of,
     decide,
@@ -75,7 +74,7 @@ class ConfirmationState:
         return sampled
 
 
-def judge_all(context: JudgingContext, stencil: Stencil | None, settled: Look | None) -> Parts:
+def judge_all(context: JudgingContext, stencil: Stencil | None, settled: Look | None) -> Judged:
     """Return the verdicts on the entries (C, m) of all column groups (C,).
 
     `stencil` holds samples at the first steps, if they exist; `settled` is a first look at groups that leaves only
@@ -87,16 +86,14 @@ def judge_all(context: JudgingContext, stencil: Stencil | None, settled: Look | 
         looks.append((stencil.chosen, screen(context, stencil)))
     rest = groups[~torch.isin(groups, torch.cat([groups[:0], *(chosen for chosen, _ in looks)]))]
     parts = []
-    for chosen in chunks(rest, richardson.DEPTH * context.numbers_per_sample):
+    for chosen in chunks(rest, richardson.DEPTH * context.numbers_per_sample) if len(groups) else (groups,):
         looks.append((chosen, _first_look(context, chosen)))
         parts.append(_judge(context, *joined_looks(looks), history))
         looks.clear()
     if looks:
         parts.append(_judge(context, *joined_looks(looks), history))
-    if settled is None or len(parts) == 1:
-        return parts
-    order = torch.cat([chosen for chosen, _ in parts]).argsort()
-    return [(groups, of_rows(stacked([judged for _, judged in parts]), order))]
+    judged = stacked([judged for _, judged in parts])
+    return judged if len(parts) == 1 else of_rows(judged, torch.cat([chosen for chosen, _ in parts]).argsort())
 
 
 def judge_column_groups(context: JudgingContext, chosen: Tensor) -> Judged:

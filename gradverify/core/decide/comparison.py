@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor
 from gradverify.core.decide.compare import EntryTolerance, is_significant
 from gradverify.core.decide.context import JudgingContext, of_column_groups
 from gradverify.core.decide.subgradients import WrongDirection, judge_subgradients
-from gradverify.core.decide.verdict import ACCEPTED, WRONG, Code, Judged, Parts, Reason, agrees, decide, of_rows
+from gradverify.core.decide.verdict import ACCEPTED, WRONG, Code, Judged, Reason, agrees, decide, of_rows
 from gradverify.core.forward.sampler import output_indices
 from gradverify.core.model.coordinates import Block
 from gradverify.core.model.limits import row_portions
@@ -44,13 +45,12 @@ class Entries:
 
 
 _JUDGED = ("numeric", "bar", "error", "allowed", "reason")  # fields of `Judged` that an entry keeps
-_PER_ENTRY = ("output", "input", "value", "analytic", *_JUDGED)
 _Indices = tuple[Tensor, Tensor]  # column groups and outputs, each (k,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JudgedPart:
-    """Some column groups with their verdicts, each (C, m)."""
+class JudgedEntries:
+    """All column groups with their verdicts, each (M, m)."""
 
     column_of: Tensor
     claimed: Tensor
@@ -80,7 +80,7 @@ class Comparison:
     counts: Counter[Code]
     groups: tuple[Entries, ...]  # one for every block and verdict other than match
     extremes: Extremes
-    parts: tuple[JudgedPart, ...]  # all verdicts; empty if there are too many entries to keep
+    judged: JudgedEntries | None = None  # all verdicts; None if there are too many entries to keep
     at_least: bool = False  # wrong entries were found by a search that may have missed others
     sums: int = 0  # number of random sums compared in place of single entries
     wrong_directions: tuple[WrongDirection, ...] = ()  # directions in which rows at a kink are no subgradients
@@ -99,10 +99,10 @@ def is_accepted(comparison: Comparison) -> bool:
     return all(code in ACCEPTED for code, count in comparison.counts.items() if count)
 
 
-def with_extremes(known: Extremes, claimed: Tensor, judged: Judged, allowance: EntryTolerance) -> Extremes:
-    """Return the extremes including further entries (C, m), at least one."""
-    agreed = agrees(judged)
-    for rows in row_portions(claimed):
+def extremes_of(claimed: Tensor, judged: Judged, allowance: EntryTolerance) -> Extremes:
+    """Return the extremes of entries (C, m)."""
+    agreed, known = agrees(judged), Extremes()
+    for rows in row_portions(claimed) if claimed.numel() else ():
         found = _extremes_of(claimed[rows], of_rows(judged, rows), allowance.row_column_size[rows], agreed=agreed)
         known = merged_extremes(known, found)
     return known
@@ -118,97 +118,59 @@ def merged_extremes(one: Extremes, other: Extremes) -> Extremes:
     )
 
 
-class ComparisonBuilder:
-    """Accumulates the verdicts on column groups."""
-
-    def __init__(self, context: JudgingContext) -> None:
-        self._context = context
-        self._counts: Counter[Code] = Counter()
-        self._groups: dict[tuple[Code, Block, Block], Entries] = {}
-        self._extremes = Extremes()
-        self._size = context.sampled.point.numel() * context.sampled.value.numel()
-        self._parts: list[JudgedPart] = []
-
-    def add(self, chosen: Tensor, judged: Judged) -> None:
-        """Add the verdicts on the entries of column groups (C,)."""
-        column_of, claimed = self._context.column_groups.column_of, self._context.claimed
-        if len(chosen) < self._context.column_groups.count:
-            column_of, claimed = column_of[chosen], claimed[chosen]
-        if not agrees(judged):
-            judged = decide(judged, [(column_of < 0, Reason.NO_ENTRY)])
-            for code in torch.unique(judged.code[judged.code != Code.MATCH]).tolist():
-                hit = judged.code == code
-                self._counts[Code(code)] += int(hit.sum())
-                if code != Code.UNEXAMINED:
-                    self._add_entries(Code(code), chosen, column_of, judged, hit)
-        if judged.code.numel():
-            self._extremes = with_extremes(
-                self._extremes, claimed, judged, of_column_groups(self._context.allowance, chosen)
-            )
-        if self._size <= KEPT:
-            self._parts.append(JudgedPart(column_of=column_of, claimed=claimed, judged=judged))
-
-    def comparison(self) -> Comparison:
-        """Return the accumulated comparison; entries in no column group are zero in both Jacobians, and match."""
-        self._counts[Code.MATCH] = self._size - sum(
-            count for code, count in self._counts.items() if code is not Code.MATCH
-        )
-        return Comparison(
-            entries=self._size,
-            counts=self._counts,
-            groups=tuple(self._groups.values()),
-            extremes=self._extremes,
-            parts=tuple(self._parts),
-        )
-
-    def _add_entries(self, code: Code, chosen: Tensor, column_of: Tensor, judged: Judged, hit: Tensor) -> None:
-        rows, outputs = hit.nonzero(as_tuple=True)
-        inputs, coordinates = column_of[rows, outputs], output_indices(self._context.sampled, outputs)
-        for wrt in self._context.sampled.inputs:
-            in_input = _belongs_to(wrt, inputs)
-            for of in self._context.sampled.outputs:
-                in_block = in_input & _belongs_to(of, coordinates)
-                if any_set(in_block):
-                    at = rows[in_block], outputs[in_block]
-                    found = _entries_of(self._context, code, (of, wrt), chosen, judged, at)
-                    known = self._groups.get((code, of, wrt))
-                    keep = self._context.settings.max_elements
-                    self._groups[code, of, wrt] = found if known is None else _merged(known, found, keep)
-
-
-def all_matching_comparison(extremes: Extremes, entries: int, parts: tuple[JudgedPart, ...]) -> Comparison:
-    """Return the comparison of `entries` entries that all match."""
-    return Comparison(entries=entries, counts=Counter({Code.MATCH: entries}), groups=(), extremes=extremes, parts=parts)
-
-
-def with_matching_rest(rest: Comparison, matching: Comparison) -> Comparison:
-    """Return the comparison of all entries: those in `rest`, and the others, which match."""
-    return replace(
-        rest,
-        entries=matching.entries,
-        counts=rest.counts + Counter({Code.MATCH: matching.entries - rest.entries}),
-        extremes=merged_extremes(rest.extremes, matching.extremes),
-        parts=matching.parts,
+def comparison_of(context: JudgingContext, chosen: Tensor, judged: Judged) -> Comparison:
+    """Return the comparison of some column groups (C,); entries in none are zero in both Jacobians, and match."""
+    column_of, claimed = context.column_groups.column_of, context.claimed
+    if len(chosen) < context.column_groups.count:
+        column_of, claimed = column_of[chosen], claimed[chosen]
+    size = context.sampled.point.numel() * context.sampled.value.numel()
+    counts: Counter[Code] = Counter()
+    groups: list[Entries] = []
+    if not agrees(judged):
+        judged = decide(judged, [(column_of < 0, Reason.NO_ENTRY)])
+        for code in map(Code, torch.unique(judged.code[judged.code != Code.MATCH]).tolist()):
+            counts[code] = int((judged.code == code).sum())
+            if code is not Code.UNEXAMINED:
+                groups += _entries_by_block(context, code, chosen, column_of, judged)
+    counts[Code.MATCH] = size - counts.total()
+    return Comparison(
+        entries=size,
+        counts=counts,
+        groups=tuple(groups),
+        extremes=extremes_of(claimed, judged, of_column_groups(context.allowance, chosen)),
+        judged=JudgedEntries(column_of=column_of, claimed=claimed, judged=judged) if size <= KEPT else None,
     )
 
 
-def compare_verdicts(context: JudgingContext, parts: Parts) -> Comparison:
+def compare_verdicts(context: JudgingContext, judged: Judged) -> Comparison:
     """Return the comparison of all column groups, after judging rows at kinks as a whole, and after `reconsider`.
 
     Neither is needed if all entries match, nor changes a match or a mismatch. When time runs out, all other entries are
     UNFINISHED.
     """
+    every = torch.arange(context.column_groups.count, device=context.claimed.device)
     wrong_directions: tuple[WrongDirection, ...] = ()
     try:
-        if not all(agrees(judged) for _, judged in parts):
-            parts, wrong_directions = judge_subgradients(context, parts)
-            parts = [(chosen, context.reconsider(context, chosen, judged)) for chosen, judged in parts]
+        if not agrees(judged):
+            judged, wrong_directions = judge_subgradients(context, judged)
+            judged = context.reconsider(context, every, judged)
     except OutOfTime:
-        parts = [(chosen, decide(each, [(each.code > Code.MISMATCH, Reason.OUT_OF_TIME)])) for chosen, each in parts]
-    builder = ComparisonBuilder(context=context)
-    for chosen, judged in parts:
-        builder.add(chosen, judged)
-    return replace(builder.comparison(), wrong_directions=wrong_directions)
+        judged = decide(judged, [(judged.code > Code.MISMATCH, Reason.OUT_OF_TIME)])
+    return replace(comparison_of(context, every, judged), wrong_directions=wrong_directions)
+
+
+def _entries_by_block(
+    context: JudgingContext, code: Code, chosen: Tensor, column_of: Tensor, judged: Judged
+) -> Iterator[Entries]:
+    """Yield the entries with one verdict, for every block that has any."""
+    rows, outputs = (judged.code == code).nonzero(as_tuple=True)
+    inputs, coordinates = column_of[rows, outputs], output_indices(context.sampled, outputs)
+    for wrt in context.sampled.inputs:
+        in_input = _belongs_to(wrt, inputs)
+        for of in context.sampled.outputs:
+            in_block = in_input & _belongs_to(of, coordinates)
+            if any_set(in_block):
+                yield _entries_of(context, code, (of, wrt), chosen, judged, (rows[in_block], outputs[in_block]))
 
 
 def _entries_of(
@@ -233,21 +195,6 @@ def _entries_of(
         value=context.sampled.point[inputs[worst]],
         analytic=context.claimed[chosen[at[0]], at[1]],
         **{name: getattr(judged, name)[at] for name in _JUDGED},
-    )
-
-
-def _merged(known: Entries, found: Entries, keep: int) -> Entries:
-    """Return both sets of entries as one; keeps the `keep` worst."""
-    joined = {name: torch.cat([getattr(known, name), getattr(found, name)]) for name in _PER_ENTRY}
-    worst = _worst(joined["error"], joined["allowed"], keep)
-    return Entries(
-        code=known.code,
-        of=known.of,
-        wrt=known.wrt,
-        total=known.total + found.total,
-        outputs=torch.unique(torch.cat([known.outputs, found.outputs])),
-        inputs=torch.unique(torch.cat([known.inputs, found.inputs])),
-        **{name: values[worst] for name, values in joined.items()},
     )
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from gradverify.core.decide.compare import NEGLIGIBLE, SIGNIFICANT
 from gradverify.core.decide.context import JudgingContext, focused
 from gradverify.core.decide.directional import DISTANCE, RANKS, STEP, at_ranks, directional_derivatives_at
-from gradverify.core.decide.verdict import Code, Judged, Parts, Reason, decide
+from gradverify.core.decide.verdict import Code, Judged, Reason, decide
 from gradverify.core.estimate.column_groups import disjoint_rows, spread_to_entries
 from gradverify.core.estimate.samples import BAR_FACTOR
 from gradverify.core.forward.sampler import output_indices, outputs_near
@@ -40,8 +40,8 @@ class WrongDirection:
     claimed: float  # claimed derivative along the direction
 
 
-def judge_subgradients(context: JudgingContext, parts: Parts) -> tuple[Parts, tuple[WrongDirection, ...]]:
-    """Turn accepted entries at kinks into NOT_A_SUBGRADIENT if their row is no subgradient; `parts` cover all groups.
+def judge_subgradients(context: JudgingContext, judged: Judged) -> tuple[Judged, tuple[WrongDirection, ...]]:
+    """Turn accepted entries (M, m) at kinks into NOT_A_SUBGRADIENT if their row is no subgradient.
 
     Returns the verdicts, and the directions in which rows are wrong. Costs nothing if no output has several inputs at a
     kink, otherwise 48 forwards, and for each direction in which rows are suspect 82 more and two per rank tried among
@@ -49,10 +49,10 @@ def judge_subgradients(context: JudgingContext, parts: Parts) -> tuple[Parts, tu
     """
     coarse = not context.sampled.dtypes <= {torch.float64, torch.complex128}  # the steps need double precision
     if context.sampled.problem.order > 1 or coarse:
-        return parts, ()
-    kinked, rows = _rows_at_kinks(context, parts)
+        return judged, ()
+    kinked, rows = _rows_at_kinks(context, judged.code)
     if not len(rows):
-        return parts, ()
+        return judged, ()
     generator = torch.Generator().manual_seed(context.settings.seed + 5)
     near, kinked = focused(context, rows), kinked[:, rows]
     wrong_rows: list[_WrongRow] = []
@@ -61,9 +61,10 @@ def judge_subgradients(context: JudgingContext, parts: Parts) -> tuple[Parts, tu
         for group in _disjoint_groups(near, [row for row in suspects if row.index not in known]):
             wrong_rows += _confirmed(near, group, generator)
     if not wrong_rows:
-        return parts, ()
-    marked = [(chosen, _with_wrong_rows(context, rows, chosen, judged, wrong_rows)) for chosen, judged in parts]
-    return marked, tuple(_reported(near, wrong_row) for wrong_row in wrong_rows)
+        return judged, ()
+    return _with_wrong_rows(context, rows, judged, wrong_rows), tuple(
+        _reported(near, wrong_row) for wrong_row in wrong_rows
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,10 +189,9 @@ class _WrongRow:
     unsure: float
 
 
-def _rows_at_kinks(context: JudgingContext, parts: Parts) -> tuple[Tensor, Tensor]:
+def _rows_at_kinks(context: JudgingContext, code: Tensor) -> tuple[Tensor, Tensor]:
     """Return the mask of entries accepted at a kink, (M, m), and the outputs with several of them and no mismatch."""
-    code, present = torch.cat([judged.code for _, judged in parts]), context.column_groups.column_of >= 0
-    kinked = code == Code.KINK
+    kinked, present = code == Code.KINK, context.column_groups.column_of >= 0
     several = kinked.sum(dim=0) > 1
     if any_set(several):
         several &= (kinked | (code == Code.MATCH) | ~present).all(dim=0)
@@ -238,23 +238,18 @@ def _confirmed(near: JudgingContext, group: Sequence[_Row], generator: torch.Gen
             yield _WrongRow(row=row, rise=rise, claimed=claimed_rise, unsure=tolerance)
 
 
-def _with_wrong_rows(
-    context: JudgingContext, rows: Tensor, chosen: Tensor, judged: Judged, wrong_rows: Sequence[_WrongRow]
-) -> Judged:
+def _with_wrong_rows(context: JudgingContext, rows: Tensor, judged: Judged, wrong_rows: Sequence[_WrongRow]) -> Judged:
     """Return the verdicts with the wrong rows marked; their numeric entries become the nearest right ones."""
     wrong, numeric, bar = torch.zeros_like(judged.kinked), judged.numeric.clone(), judged.bar.clone()
     error, allowed = judged.error.clone(), judged.allowed.clone()
-    place = torch.full((context.column_groups.count,), -1, dtype=torch.long, device=chosen.device)
-    place[chosen] = torch.arange(len(chosen), device=chosen.device)
     for wrong_row in wrong_rows:
         row, output = wrong_row.row, int(rows[wrong_row.row.index])
         accused = row.kinked & (row.direction.abs() > NEGLIGIBLE)
-        present = (place[row.chosen] >= 0) & accused
-        index = (place[row.chosen[present]], torch.full_like(row.chosen[present], output))
-        share = row.direction[present] / row.direction[accused].square().sum()
+        index = (row.chosen[accused], torch.full_like(row.chosen[accused], output))
+        share = row.direction[accused] / row.direction[accused].square().sum()
         excess = (wrong_row.claimed - wrong_row.rise) * share
         wrong[index] = True
-        numeric[index] = context.claimed[row.chosen[present], output] - excess
+        numeric[index] = context.claimed[index] - excess
         bar[index] = wrong_row.unsure * share.abs()
         error[index], allowed[index] = excess.abs(), BAR_FACTOR * wrong_row.unsure * share.abs()
     rules = [(wrong, Reason.NOT_A_SUBGRADIENT)]

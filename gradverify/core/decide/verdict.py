@@ -128,7 +128,6 @@ def all_match(numeric: Tensor, bar: Tensor, error: Tensor, allowed: Tensor) -> J
 
 
 Part = tuple[Tensor, Judged]  # column groups (C,), and the verdicts on their entries (C, m)
-Parts = list[Part]
 
 
 def agrees(judged: Judged) -> bool:

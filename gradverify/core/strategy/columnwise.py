@@ -14,7 +14,7 @@ from gradverify.core.decide.compare import SIGNIFICANT
 from gradverify.core.decide.comparison import KEPT, Comparison, compare_verdicts
 from gradverify.core.decide.context import JudgingContext, MeasuredProblem, judging_context
 from gradverify.core.decide.directional import SUM_ROUNDING, are_smooth, columns_do_not_add_up
-from gradverify.core.decide.verdict import Judged, Parts, stacked
+from gradverify.core.decide.verdict import Judged
 from gradverify.core.estimate.column_groups import ColumnGroups, single_columns, sum_by_column
 from gradverify.core.estimate.stencil import Stencil
 from gradverify.core.forward.sampler import outputs_near
@@ -43,8 +43,7 @@ def compare_densely(measured: MeasuredProblem) -> Comparison:
     column_groups = single_columns(sampled.point.numel(), sampled.value.numel(), sampled.point.device)
     claimed = jacobian(measured.backward).T.contiguous()
     context = judging_context(measured, column_groups, claimed)
-    parts, _ = _judged(context, measured.initial.stencil)
-    return compare_verdicts(context, parts)
+    return compare_verdicts(context, _judged(context, measured.initial.stencil)[0])
 
 
 def compare_by_structure(measured: MeasuredProblem) -> Comparison | None:
@@ -70,12 +69,14 @@ def compare_column_groups(context: JudgingContext, hypothesis: Structure | None)
     The structure is not tested if it is no `hypothesis`, or if a single step settled all groups without a mismatch:
     `sample_single_steps` has checked the sums along a random direction.
     """
-    parts, is_settled = _judged(context, None)
-    if hypothesis is not None and not is_settled:
-        judged = stacked([part for _, part in parts])
-        if not (_entries_match_directional_difference(context, judged) and _pattern_holds(context, judged, hypothesis)):
-            return None
-    return compare_verdicts(context, parts)
+    judged, is_settled = _judged(context, None)
+    if not (
+        hypothesis is None
+        or is_settled
+        or (_entries_match_directional_difference(context, judged) and _pattern_holds(context, judged, hypothesis))
+    ):
+        return None
+    return compare_verdicts(context, judged)
 
 
 def claims_match_vjps(backward: Backward, column_groups: ColumnGroups, claimed: Tensor, seed: int) -> bool:
@@ -190,7 +191,7 @@ def _by_structure(measured: MeasuredProblem, most_groups: float) -> Comparison |
     return compare_column_groups(judging_context(measured, structure.column_groups, claimed), structure)
 
 
-def _judged(context: JudgingContext, stencil: Stencil | None) -> tuple[Parts, bool]:
+def _judged(context: JudgingContext, stencil: Stencil | None) -> tuple[Judged, bool]:
     """Return the verdicts on all column groups, and True if single steps show that all entries match.
 
     `stencil` holds the samples at the first steps, if they were taken.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, reduce
@@ -16,11 +17,9 @@ from gradverify.core.decide.comparison import (
     KEPT,
     Comparison,
     Extremes,
-    JudgedPart,
-    all_matching_comparison,
+    JudgedEntries,
+    extremes_of,
     merged_extremes,
-    with_extremes,
-    with_matching_rest,
 )
 from gradverify.core.decide.context import (
     MeasuredProblem,
@@ -31,7 +30,7 @@ from gradverify.core.decide.context import (
     part_of,
 )
 from gradverify.core.decide.screen import screened
-from gradverify.core.decide.verdict import Judged, all_match, of_outputs, with_outputs
+from gradverify.core.decide.verdict import Code, Judged, all_match, of_outputs, with_outputs
 from gradverify.core.estimate import richardson
 from gradverify.core.estimate.column_groups import groups_by_input, groups_of_outputs
 from gradverify.core.estimate.richardson import DEPTH
@@ -98,7 +97,7 @@ def compare_elementwise(measured: MeasuredProblem) -> Comparison | None:
     if many:
         found = _judged_by_smaller_steps(measured, function, samples, found)
     if not found.doubt.numel():
-        return all_matching_comparison(found.extremes, measured.entries, _parts(claimed, found.judged))
+        return _comparison(measured, claimed, found.extremes, found.judged)
     if not many:
         return None
     structure = elementwise_structure(measured.sampled)
@@ -106,9 +105,12 @@ def compare_elementwise(measured: MeasuredProblem) -> Comparison | None:
     if found.doubt.numel() <= _MOST * measured.sampled.value.numel():
         rest = _compare_rest(measured, structure, function, found)
         if rest is not None:
-            judged = None if found.judged is None else with_outputs(found.judged, found.doubt, rest.parts[0].judged)
-            matching = all_matching_comparison(found.extremes, measured.entries, _parts(claimed, judged))
-            return with_matching_rest(rest, matching)
+            judged = (
+                with_outputs(found.judged, found.doubt, rest.judged.judged) if found.judged and rest.judged else None
+            )
+            whole = _comparison(measured, claimed, merged_extremes(rest.extremes, found.extremes), judged)
+            counts = rest.counts + Counter({Code.MATCH: whole.entries - rest.entries})
+            return replace(rest, entries=whole.entries, counts=counts, extremes=whole.extremes, judged=whole.judged)
     return compare_column_groups(judging_context(measured, structure.column_groups, claimed), structure)
 
 
@@ -145,12 +147,12 @@ def _screened(function: _Elementwise, samples: EntrywiseSamples, suspicious: Ten
     allowance = allowance_of(function.sampled, step, step, groups, magnitude, largest, function.settings)
     first = screened(claimed, allowance, estimate, bends)
     doubt = first.doubt.any(dim=0)
-    sure, extremes = doubt.logical_not().nonzero().squeeze(1), Extremes()
-    if len(sure):
-        sure_allowance = part_of(allowance, slice(None), sure)
-        extremes = with_extremes(extremes, claimed[:, sure], of_outputs(first.judged, sure), sure_allowance)
+    sure = doubt.logical_not().nonzero().squeeze(1)
     return _Found(
-        extremes=extremes, judged=first.judged, doubt=doubt.nonzero().squeeze(1), foretold=not any_set(missed)
+        extremes=extremes_of(claimed[:, sure], of_outputs(first.judged, sure), part_of(allowance, slice(None), sure)),
+        judged=first.judged,
+        doubt=doubt.nonzero().squeeze(1),
+        foretold=not any_set(missed),
     )
 
 
@@ -275,9 +277,9 @@ def _compare_rest(
     return compare_column_groups(context, hypothesis)
 
 
-def _parts(claimed: Tensor, judged: Judged | None) -> tuple[JudgedPart, ...]:
-    """Return the verdicts on all entries as one part; empty if they are not kept."""
-    if judged is None:
-        return ()
+def _comparison(measured: MeasuredProblem, claimed: Tensor, extremes: Extremes, judged: Judged | None) -> Comparison:
+    """Return the comparison of entries that all match; `judged` is None if they are not kept."""
     column_of = torch.arange(claimed.numel(), device=claimed.device).view_as(claimed)
-    return (JudgedPart(column_of=column_of, claimed=claimed, judged=judged),)
+    kept = None if judged is None else JudgedEntries(column_of=column_of, claimed=claimed, judged=judged)
+    counts = Counter({Code.MATCH: measured.entries})
+    return Comparison(entries=measured.entries, counts=counts, groups=(), extremes=extremes, judged=kept)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gradverify.core.decide.columns import judge_column_groups
 from gradverify.core.decide.compare import relative_tolerance
-from gradverify.core.decide.comparison import Comparison, ComparisonBuilder, Extremes
+from gradverify.core.decide.comparison import Comparison, Extremes, comparison_of
 from gradverify.core.decide.context import MeasuredProblem, judging_context
 from gradverify.core.decide.verdict import Code
 from gradverify.core.estimate.column_groups import single_columns
@@ -117,7 +117,6 @@ def compare_by_random_sums(measured: MeasuredProblem, entrywise: MeasuredProblem
             limit=limit,
             vacuous=found is None and not any_set(whole.vjps != 0),
         ),
-        parts=(),
         at_least=bool(counts[Code.MISMATCH]),
         sums=len(whole.cotangents) * len(whole.directions),
         blocks_without_entry=tuple(
@@ -188,9 +187,7 @@ def _judged(measured: MeasuredProblem, known_rows: CachedRows, suspects: set[Sus
     context = judging_context(replace(measured, sampled=sampled), column_groups, claimed, measured.noise.of(places))
     judged = judge_column_groups(context, chosen)
     require_time(measured.sampled.problem.deadline)  # without which entries may be unfinished
-    builder = ComparisonBuilder(context=context)
-    builder.add(chosen, context.reconsider(context, chosen, judged))
-    return builder.comparison()
+    return comparison_of(context, chosen, context.reconsider(context, chosen, judged))
 
 
 def _within_tolerance(found: SumDifference) -> SumDifference:
