@@ -59,7 +59,10 @@ def investigate(steady: Repeatable, settings: Settings, reconsider: Reconsider) 
     ready, exact = in_double(steady), None
     if ready.sampled.only_casts_round:
         with suppress(EvaluationError):
-            without = _without_casts(ready.sampled)
+            sampled, problem = ready.sampled, ready.sampled.problem
+            is_finer = not sampled.dtypes <= WIDE
+            sampled = replace(sampled, is_finer=is_finer, computed_eps=0.0, only_casts_round=False)
+            without = Repeatable(problem=problem, tape=record(problem), sampled=sampled)
             exact = _compared(without, without, settings, reconsider)
     if exact is not None and exact.comparison.wrong:
         return exact
@@ -69,12 +72,6 @@ def investigate(steady: Repeatable, settings: Settings, reconsider: Reconsider) 
     comparison = replace(found.comparison, extremes=exact.comparison.extremes)
     measured = replace(found.measured, backward_in_float64=exact.backward)
     return replace(found, comparison=comparison, measured=measured)
-
-
-def _without_casts(sampled: Sampler) -> Repeatable:
-    """Return the problem whose forward is sampled, with its own backward; raises EvaluationError."""
-    exact = replace(sampled, is_finer=not sampled.dtypes <= WIDE, computed_eps=0.0, only_casts_round=False)
-    return Repeatable(problem=sampled.problem, tape=record(sampled.problem), sampled=exact)
 
 
 def _compared(steady: Repeatable, ready: Repeatable, settings: Settings, reconsider: Reconsider) -> Investigation:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
@@ -130,7 +130,11 @@ def first_vjp_is_diagonal(backward: Backward, claimed: Tensor) -> bool:
     """
     cotangent, vjp = backward.known_vjp
     cotangent, vjps = cotangent.to(claimed.device), vjp.view_as(claimed)
-    return all(_is_product(vjps[:, part], claimed[:, part] * cotangent[part]) for part in portions(cotangent))
+    for part in portions(cotangent):
+        found, product = vjps[:, part], claimed[:, part] * cotangent[part]
+        if not (torch.equal(found, product) or all_set((found - product).abs_() <= product.abs_().mul_(LAST_DIGITS))):
+            return False
+    return True
 
 
 def outputs_in(tape: Tape) -> int:
@@ -142,7 +146,7 @@ def outputs_in(tape: Tape) -> int:
 def flat_gradients(problem: Problem, grads: Sequence[Tensor | None]) -> Tensor:
     """Return the result of a vjp as coordinates of the primals, (n,), zeros for None."""
     return flatten(
-        torch.zeros_like(primal.tensor) if grad is None else _as_primal(grad, primal.tensor)
+        torch.zeros_like(primal.tensor) if grad is None else grad.to(primal.tensor.dtype)
         for grad, primal in zip(grads, problem.primals, strict=True)
     ).clone()  # copied, since backward may return the same buffer at every call
 
@@ -168,19 +172,14 @@ def many_vjps(backward: Backward, cotangents: Tensor, only: slice = EVERYTHING) 
     return torch.stack([row(backward, cotangent)[only] for cotangent in cotangents])
 
 
-def rows(backward: Backward, places: Sequence[int]) -> Iterator[Tensor]:
-    """Return the rows of A for the output coordinates `places`, each (n,) when it is asked for."""
-    return (each for block in _row_blocks(backward, places) for each in block)
-
-
 def jacobian(backward: Backward) -> Tensor:
     """Return the analytic Jacobian, (m, n), at the cost of m vjps."""
-    cotangent, vjp = backward.known_vjp
-    found, start = vjp.new_empty(len(cotangent), len(vjp)), 0
-    for block in _row_blocks(backward, range(len(cotangent))):
+    scale, (outputs, inputs) = row_cotangent(backward), map(len, backward.known_vjp)
+    found = backward.known_vjp[1].new_empty(outputs, inputs)
+    for places in chunks(torch.arange(outputs), outputs + inputs):
+        cotangents = torch.zeros(len(places), outputs, dtype=torch.float64).scatter_(1, places.unsqueeze(1), scale)
         # Copied: small blocks that stay, between large ones that are freed, would keep later ones from their memory.
-        found[start : start + len(block)] = block
-        start += len(block)
+        found[int(places[0]) : int(places[-1]) + 1] = many_vjps(backward, cotangents) / scale
     return found
 
 
@@ -199,11 +198,6 @@ def _repeats(backward: Backward) -> bool:
     return repeated is not None and torch.allclose(repeated, expected, rtol=1e-12, atol=0.0, equal_nan=True)
 
 
-def _is_product(vjp: Tensor, product: Tensor) -> bool:
-    """True if the vjp is the product up to the last digits."""
-    return torch.equal(vjp, product) or all_set((vjp - product).abs_() <= product.abs_().mul_(LAST_DIGITS))
-
-
 def _per_output(tape: Tape, cotangent: Tensor) -> tuple[Tensor, ...]:
     """Return a cotangent (m,) as one new tensor per output, since backward may overwrite it."""
     outputs = [output.tensor for output in tape.outputs]
@@ -213,11 +207,6 @@ def _per_output(tape: Tape, cotangent: Tensor) -> tuple[Tensor, ...]:
 def _pull_back(problem: Problem, tape: Tape, cotangents: Sequence[Tensor]) -> tuple[Tensor | None, ...]:
     outputs = [output.tensor for output in tape.outputs]
     return vjp_of(problem, tape.leaves, outputs, cotangents, differentiable=False)
-
-
-def _as_primal(grad: Tensor, primal: Tensor) -> Tensor:
-    dense = grad.to_dense() if grad.layout is not torch.strided else grad
-    return dense.to(primal.dtype) if dense.dtype != primal.dtype else dense
 
 
 def _with_known_vjp(backward: Backward, cotangents: Tensor, only: slice) -> Tensor | None:
@@ -289,12 +278,3 @@ def _inside(primals: Sequence[Tensor], only: slice) -> list[int]:
     bounds = [0, *accumulate(primal.numel() for primal in primals)]
     first, end_of_range, _ = only.indices(bounds[-1])
     return [k for k, (start, end) in enumerate(pairwise(bounds)) if first <= start and end <= end_of_range]
-
-
-def _row_blocks(backward: Backward, places: Sequence[int]) -> Iterator[Tensor]:
-    """Yield the rows of A for the output coordinates `places`, in blocks (k, n) of limited memory."""
-    cotangent, (outputs, inputs) = row_cotangent(backward), map(len, backward.known_vjp)
-    for block in chunks(torch.tensor(places), outputs + inputs):
-        cotangents = torch.zeros(len(block), outputs, dtype=torch.float64)
-        found = many_vjps(backward, cotangents.scatter_(1, block.unsqueeze(1), cotangent))
-        yield found if cotangent == 1.0 else found / cotangent

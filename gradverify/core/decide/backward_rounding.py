@@ -130,7 +130,10 @@ def _up_to_low_precision(context: JudgingContext, chosen: Tensor, judged: Judged
     wrong_in_float64 = (judged.error > CLEARLY_ABOVE * differences[0].abs()) & in_float64[0].isfinite() & ~right
     if not any_set(wrong & ~wrong_in_float64 & (groups.group_of >= 0)):
         return judged
-    nearby = at(_opposite_displacements(context, [INPUT_EPS * context.sampled.backward_eps] * NEARBY_POINTS))
+    generator = torch.Generator().manual_seed(context.settings.seed + 8)
+    distance = INPUT_EPS * context.sampled.backward_eps * context.lengths.nonzero
+    half = [random_magnitudes(distance, generator) for _ in range(NEARBY_POINTS)]
+    nearby = at([*half, *(-move for move in half)])
     in_float64, differences = (torch.cat(both) for both in zip((in_float64, differences), nearby, strict=True))
     small = right & (judged.error <= small_error(context.sampled.backward_eps, context.claimed))
     if any_set(small):
@@ -195,16 +198,6 @@ def _group_rows(context: JudgingContext, chosen: Tensor, wanted: Tensor) -> _Row
     group_of = torch.full((wanted.shape[1],), -1, dtype=torch.long, device=outputs.device)
     group_of[outputs] = number
     return _RowGroups(group_of=group_of, cotangents=cotangents)
-
-
-def _opposite_displacements(context: JudgingContext, distances: Sequence[float]) -> list[Tensor]:
-    """Return a random displacement by about each distance, then their opposites in the same order; each (n,).
-
-    The distances are relative to the length scales.
-    """
-    generator, length = torch.Generator().manual_seed(context.settings.seed + 8), context.lengths.nonzero
-    half = [random_magnitudes(distance * length, generator) for distance in distances]
-    return [*half, *(-displacement for displacement in half)]
 
 
 def _entries(

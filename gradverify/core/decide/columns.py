@@ -213,8 +213,8 @@ def _with_larger_steps(
     for part in chunks(rows, 2 * HALVINGS * context.numbers_per_sample):
         outputs = unresolved[part].any(dim=0).nonzero().squeeze(1)
         found, agreeing = judge_by_largest_steps(focused(context, outputs), chosen[part])
-        settled[part.unsqueeze(1), outputs] = agreeing
-        put(judged, unresolved & settled, part, outputs, found)
+        settled[place := (part.unsqueeze(1), outputs)] = agreeing
+        put(judged, unresolved & settled, place, found)
     return judged, doubt & ~(settled & unresolved)
 
 
@@ -243,7 +243,7 @@ def _apply_ladder(context: JudgingContext, chosen: Tensor, doubt: Tensor, judged
     rows = doubt.any(dim=1).nonzero().squeeze(1)
     for part in chunks(rows, 2 * RUNGS * context.numbers_per_sample):
         outputs = doubt[part].any(dim=0).nonzero().squeeze(1)  # in doubt for these column groups
-        put(judged, doubt, part, outputs, judge_by_ladder(focused(context, outputs), chosen[part]))
+        put(judged, doubt, (part.unsqueeze(1), outputs), judge_by_ladder(focused(context, outputs), chosen[part]))
 
 
 def _ask_excuses(
@@ -254,8 +254,7 @@ def _ask_excuses(
         accused = selected & (judged.code == Code.MISMATCH)
         rows = accused.any(dim=1).nonzero().squeeze(1)
         if len(rows):
-            outputs = torch.arange(accused.shape[1], device=rows.device)
-            put(judged, accused, rows, outputs, excuse(context, chosen[rows], of_rows(judged, rows)))
+            put(judged, accused, rows, excuse(context, chosen[rows], of_rows(judged, rows)))
 
 
 def _confirmed_together(context: JudgingContext, chosen: Tensor, accused: Tensor, judged: Judged) -> Tensor:

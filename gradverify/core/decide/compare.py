@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gradverify.case import Tolerances
 from gradverify.core.decide.verdict import Code, Judged, Reason, all_match, decide
-from gradverify.core.estimate.column_groups import ColumnGroups, largest_by_column, value_of_column
+from gradverify.core.estimate.column_groups import ColumnGroups, reduced_by_column, value_of_column
 from gradverify.core.estimate.nonsmooth import LadderResult
 from gradverify.core.estimate.samples import BAR_FACTOR, Estimate
 from gradverify.core.model.magnitudes import UNDERFLOW, any_set
@@ -58,8 +58,7 @@ def relative_tolerance(tolerances: Tolerances, dtypes: Iterable[torch.dtype]) ->
     """Return the relative tolerance: the user's, or the largest default of the dtypes."""
     if tolerances.rtol is not None:
         return tolerances.rtol
-    real = [torch.empty(0, dtype=dtype).real.dtype if dtype.is_complex else dtype for dtype in dtypes]
-    return max((_RTOL[dtype] for dtype in real if dtype in _RTOL), default=_RTOL[torch.float64])
+    return max((_RTOL.get(dtype.to_real(), 0.0) for dtype in dtypes), default=0.0) or _RTOL[torch.float64]
 
 
 def row_column_size(column_groups: ColumnGroups, size: Tensor, length: Tensor) -> Tensor:
@@ -70,24 +69,15 @@ def row_column_size(column_groups: ColumnGroups, size: Tensor, length: Tensor) -
     """
     if not size.numel():
         return size
-    column = value_of_column(column_groups, slice(None), largest_by_column(column_groups, size))
-    row = size.amax(dim=0, keepdim=True).minimum(_largest_change(column_groups, size, length, at_least=0.0))
+    column = value_of_column(column_groups, slice(None), reduced_by_column(column_groups, size, "amax"))
+    row = size.amax(dim=0, keepdim=True).minimum(largest_change(column_groups, size, length, at_least=0.0))
     return torch.minimum(row, column)
 
 
-def resolution_scale(column_groups: ColumnGroups, size: Tensor, value: Tensor, length: Tensor) -> Tensor:
-    """Return the magnitude below which a derivative is negligible, (M, m).
-
-    `size` (M, m) is |claimed|, `value` (m,) are the outputs' magnitudes and `length` (n,) the inputs' length scales. An
-    entry is negligible if it changes the output little, compared with the other inputs and with the output itself.
-    """
+def largest_change(column_groups: ColumnGroups, size: Tensor, length: Tensor, at_least: Tensor | float) -> Tensor:
+    """Return the derivatives that change the output over `length` as much as the largest of the row does, (M, m)."""
     if not size.numel():
         return size
-    return _largest_change(column_groups, size, length, at_least=NEGLIGIBLE * value)
-
-
-def _largest_change(column_groups: ColumnGroups, size: Tensor, length: Tensor, at_least: Tensor | float) -> Tensor:
-    """Return the derivatives that change the output over `length` as much as the largest of the row does, (M, m)."""
     lengths = value_of_column(column_groups, slice(None), length)
     return (size * lengths).amax(dim=0).clamp(min=at_least).unsqueeze(0) / lengths
 

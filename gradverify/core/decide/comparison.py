@@ -13,10 +13,9 @@ from torch import Tensor
 from gradverify.core.decide.compare import EntryTolerance, is_significant
 from gradverify.core.decide.context import JudgingContext, of_column_groups
 from gradverify.core.decide.subgradients import WrongDirection, judge_subgradients
-from gradverify.core.decide.verdict import ACCEPTED, WRONG, Code, Judged, Reason, agrees, decide, of_rows
+from gradverify.core.decide.verdict import ACCEPTED, WRONG, Code, Judged, Reason, agrees, decide
 from gradverify.core.forward.sampler import output_indices
 from gradverify.core.model.coordinates import Block
-from gradverify.core.model.limits import row_portions
 from gradverify.core.model.magnitudes import any_set
 from gradverify.deadline import OutOfTime
 
@@ -101,11 +100,21 @@ def is_accepted(comparison: Comparison) -> bool:
 
 def extremes_of(claimed: Tensor, judged: Judged, allowance: EntryTolerance) -> Extremes:
     """Return the extremes of entries (C, m)."""
-    agreed, known = agrees(judged), Extremes()
-    for rows in row_portions(claimed) if claimed.numel() else ():
-        found = _extremes_of(claimed[rows], of_rows(judged, rows), allowance.row_column_size[rows], agreed=agreed)
-        known = merged_extremes(known, found)
-    return known
+    if not claimed.numel():
+        return Extremes()
+    numeric = judged.numeric.abs()  # an entry within its bar of zero counts as zero
+    size = torch.maximum(claimed.abs(), numeric.masked_fill_(numeric <= judged.bar, 0.0))
+    significant = is_significant(size, allowance.row_column_size).logical_and_(size < torch.inf)
+    error, bar = judged.error, judged.bar
+    if not agrees(judged):
+        code = judged.code
+        decided = (code == Code.MATCH) | (code == Code.MISMATCH) | (code == Code.NOT_A_SUBGRADIENT)
+        error, bar = (torch.where(decided, values, -torch.inf) for values in (error, bar))
+        significant &= decided
+    limits = (judged.allowed / size).masked_fill_(significant.logical_not_(), -torch.inf)
+    largest, widest, limit = torch.stack([error.amax(), bar.amax(), limits.amax()]).tolist()
+    vacuous = limit == -math.inf and not any_set(size > 0)  # a limit implies a nonzero entry
+    return Extremes(error=max(0.0, largest), bar=max(0.0, widest), limit=limit, vacuous=vacuous)
 
 
 def merged_extremes(one: Extremes, other: Extremes) -> Extremes:
@@ -211,20 +220,3 @@ def _worst(error: Tensor, allowed: Tensor, keep: int) -> Tensor:
     limits = torch.finfo(torch.float64)
     badness = (error / allowed.clamp(min=limits.tiny)).nan_to_num(nan=limits.max, posinf=torch.inf)
     return badness.argsort(descending=True, stable=True)[:keep]
-
-
-def _extremes_of(claimed: Tensor, judged: Judged, beside: Tensor, *, agreed: bool) -> Extremes:
-    """Return the extremes of entries (C, m); `agreed` is True if all of them match."""
-    numeric = judged.numeric.abs()  # an entry within its bar of zero counts as zero
-    size = torch.maximum(claimed.abs(), numeric.masked_fill_(numeric <= judged.bar, 0.0))
-    significant = is_significant(size, beside).logical_and_(size < torch.inf)
-    error, bar = judged.error, judged.bar
-    if not agreed:
-        code = judged.code
-        decided = (code == Code.MATCH) | (code == Code.MISMATCH) | (code == Code.NOT_A_SUBGRADIENT)
-        error, bar = (torch.where(decided, values, -torch.inf) for values in (error, bar))
-        significant &= decided
-    limits = (judged.allowed / size).masked_fill_(significant.logical_not_(), -torch.inf)
-    largest, widest, limit = torch.stack([error.amax(), bar.amax(), limits.amax()]).tolist()
-    vacuous = limit == -math.inf and not any_set(size > 0)  # a limit implies a nonzero entry
-    return Extremes(error=largest, bar=widest, limit=limit, vacuous=vacuous)

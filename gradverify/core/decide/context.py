@@ -12,7 +12,13 @@ from torch import Tensor
 from gradverify.arithmetic.noisy import BOUNDS, amplification
 from gradverify.case import Settings
 from gradverify.core.backward.vjps import Backward, backward_of
-from gradverify.core.decide.compare import EntryTolerance, relative_tolerance, resolution_scale, row_column_size
+from gradverify.core.decide.compare import (
+    NEGLIGIBLE,
+    EntryTolerance,
+    largest_change,
+    relative_tolerance,
+    row_column_size,
+)
 from gradverify.core.decide.verdict import Judged
 from gradverify.core.estimate.column_groups import ColumnGroups, groups_of_outputs
 from gradverify.core.estimate.stencil import InitialSamples, initial_samples
@@ -61,13 +67,9 @@ def along_line(context: JudgingContext, direction: Tensor, claimed: Tensor) -> J
     groups = ColumnGroups(colour=colour, column_of=columns)
     lengths = LengthScales(own=direction, shared=direction, step=direction)
     claims = torch.stack([claimed, torch.zeros_like(claimed)])
-    size = finite_size(claims)
-    allowance = replace(
-        context.allowance,
-        rtol=0.0,  # the claim is a sum of measured numbers
-        row_column_size=row_column_size(groups, size, direction),
-        scale=resolution_scale(groups, size, context.sampled.size, direction),
-    )
+    largest = context.allowance.largest
+    allowance = allowance_of(context.sampled, lengths, groups, finite_size(claims), largest, context.settings)
+    allowance = replace(allowance, rtol=0.0)  # the claim is a sum of measured numbers
     return replace(context, lengths=lengths, column_groups=groups, claimed=claims, allowance=allowance, sparse=True)
 
 
@@ -87,7 +89,7 @@ def judging_context(
         reconsider=measured.reconsider,
         column_groups=column_groups,
         claimed=claimed,
-        allowance=allowance_of(sampled, lengths.step, lengths.shared, column_groups, size, largest, measured.settings),
+        allowance=allowance_of(sampled, lengths, column_groups, size, largest, measured.settings),
         rounding_bounds=_rounding_bounds(sampled, noise, lengths),
     )
 
@@ -105,8 +107,7 @@ def _rounding_bounds(sampled: Sampler, noise: Noise, lengths: LengthScales) -> t
 
 def allowance_of(
     sampled: Sampler,
-    step: Tensor,
-    shared: Tensor,
+    lengths: LengthScales,
     column_groups: ColumnGroups,
     size: Tensor,
     largest: Tensor,
@@ -114,14 +115,14 @@ def allowance_of(
 ) -> EntryTolerance:
     """Return the tolerances of every entry; `size` (M, m) is the magnitude of the claims.
 
-    `step` and `shared` (n,) are length scales, as in `LengthScales`; `largest` () or (m,) is the largest claim for each
-    output tensor.
+    `largest` () or (m,) is the largest claim for each output tensor. An entry is negligible, below `scale`, if it
+    changes the output little, compared with the other inputs and with the output itself.
     """
     return EntryTolerance(
         rtol=relative_tolerance(settings.tolerances, sampled.dtypes),
         floor=absolute_floor(sampled, settings),
-        row_column_size=row_column_size(column_groups, size, shared),
-        scale=resolution_scale(column_groups, size, sampled.size, step),
+        row_column_size=row_column_size(column_groups, size, lengths.shared),
+        scale=largest_change(column_groups, size, lengths.step, at_least=NEGLIGIBLE * sampled.size),
         largest=largest.expand(size.shape[1]),
         backward_eps=sampled.backward_eps,
         largest_number=sampled.largest_number,
@@ -135,16 +136,13 @@ def absolute_floor(sampled: Sampler, settings: Settings) -> float:
 
 def focused(context: JudgingContext, outputs: Tensor) -> JudgingContext:
     """Return the context restricted to some of the outputs, given by index."""
-    column_groups = groups_of_outputs(context.column_groups, outputs)
-    allowance = part_of(context.allowance, slice(None), outputs)
-    sampled, claimed = restricted_to_outputs(context.sampled, outputs), context.claimed[:, outputs]
     return replace(
         context,
-        sampled=sampled,
+        sampled=restricted_to_outputs(context.sampled, outputs),
         noise=context.noise.of(outputs),
-        column_groups=column_groups,
-        claimed=claimed,
-        allowance=allowance,
+        column_groups=groups_of_outputs(context.column_groups, outputs),
+        claimed=context.claimed[:, outputs],
+        allowance=part_of(context.allowance, slice(None), outputs),
         rounding_bounds=tuple(partial(_of_outputs, known, outputs) for known in context.rounding_bounds),
     )
 
@@ -179,18 +177,13 @@ class MeasuredProblem:
     lengths: LengthScales
     settings: Settings
     reconsider: Reconsider  # applied to the final verdicts
-    open: Callable[[], InitialSamples]  # takes the initial samples on the first call, and returns the same afterwards
+    initial: Callable[[], InitialSamples]  # takes these samples on the first call, and returns the same afterwards
     backward_in_float64: Backward | None = None  # the same one in float64, if `backward` has less, and for sums only
-
-    @property
-    def initial(self) -> InitialSamples:
-        """The initial samples; taken on first access."""
-        return self.open()
 
     @property
     def noise(self) -> Noise:
         """A bound on each output's own error; takes the initial samples."""
-        return self.initial.noise
+        return self.initial().noise
 
     @property
     def entries(self) -> int:
@@ -204,7 +197,7 @@ def measure_problem(steady: Repeatable, settings: Settings, reconsider: Reconsid
     backward = backward_of(steady.problem, steady.tape, settings.seed)
     initial = cache(lambda: initial_samples(sampled, lengths, settings.seed))
     return MeasuredProblem(
-        sampled=sampled, backward=backward, lengths=lengths, settings=settings, reconsider=reconsider, open=initial
+        sampled=sampled, backward=backward, lengths=lengths, settings=settings, reconsider=reconsider, initial=initial
     )
 
 
@@ -212,7 +205,7 @@ def focused_problem(measured: MeasuredProblem, outputs: Tensor) -> MeasuredProbl
     """Return the problem restricted to some of the outputs, given by index."""
     sampled = restricted_to_outputs(measured.sampled, outputs)
     initial = cache(lambda: initial_samples(sampled, measured.lengths, measured.settings.seed))
-    return replace(measured, sampled=sampled, open=initial)
+    return replace(measured, sampled=sampled, initial=initial)
 
 
 def unchanged(context: JudgingContext, chosen: Tensor, judged: Judged) -> Judged:

@@ -12,13 +12,13 @@ from torch import Tensor
 
 from gradverify.core.decide.compare import in_doubt, is_resolved, judge_local, judge_smooth
 from gradverify.core.decide.context import JudgingContext, of_column_groups
-from gradverify.core.decide.verdict import Code, Judged, Reason, copy_of, decide, put, replaced
+from gradverify.core.decide.verdict import Code, Judged, Reason, decide, replaced, with_part
 from gradverify.core.estimate.column_groups import members, value_of_column
 from gradverify.core.estimate.nonsmooth import LadderResult, classify_ladder
 from gradverify.core.estimate.samples import BAR_FACTOR, NOISE_FACTOR, Estimate, Samples, joined, of_rows, of_steps
 from gradverify.core.estimate.smoothness import constant_half_width, stair_height
 from gradverify.core.estimate.stencil import sample
-from gradverify.core.estimate.tableau import coarse_steps, every_second, fine_steps, halving_steps
+from gradverify.core.estimate.tableau import coarse_steps, fine_steps, halving_steps
 from gradverify.core.forward.noise import Noise, at_least, rounding_only
 from gradverify.core.forward.sampler import Sampler, is_double, outputs_near
 from gradverify.core.model.magnitudes import any_set
@@ -46,21 +46,16 @@ def judge_by_ladder(context: JudgingContext, chosen: Tensor) -> Judged:
     steps = fine_steps(context.lengths, members(context.column_groups, chosen[rows])[0])
     samples = joined(of_rows(samples, rows), sample(context.sampled, context.column_groups, chosen[rows], steps))
     height = torch.maximum(stair_height(samples), height[rows])  # finer steps may hide stairs again
-    again = _judged_with_noise(context, samples, height)
-    outputs = torch.arange(context.sampled.value.numel(), device=chosen.device)
-    judged = copy_of(judged)
-    put(judged, torch.ones_like(judged.kinked), rows, outputs, again)
-    return judged
+    return with_part(judged, rows, _judged_with_noise(context, samples, height))
 
 
 def judge_along_line(context: JudgingContext) -> Judged:
     """Return the verdicts (1, m) along a line by every second step of the whole ladder; see `along_line`."""
     line = context.column_groups.colour.new_zeros(1)
-    coarse = every_second(coarse_steps(context.lengths), 0)
-    fine = every_second(fine_steps(context.lengths, members(context.column_groups, line)[0]), 1)
-    steps = replace(coarse, factors=torch.cat([coarse.factors, fine.factors]))
+    coarse, fine = coarse_steps(context.lengths), fine_steps(context.lengths, members(context.column_groups, line)[0])
+    steps = replace(coarse, factors=torch.cat([coarse.factors[::2], fine.factors[1::2]]))
     samples = sample(context.sampled, context.column_groups, line, steps)
-    height = stair_height(of_steps(samples, slice(len(coarse.factors))))
+    height = stair_height(of_steps(samples, slice(len(coarse.factors[::2]))))
     return _judged_with_noise(context, samples, torch.maximum(stair_height(samples), height))
 
 
@@ -76,7 +71,9 @@ def _is_settled(context: JudgingContext, samples: Samples, judged: Judged, local
     limit = NOISE_FACTOR * context.noise.level / samples.forth[:, -1]
     as_noise_allows = (judged.code == Code.MATCH) & ~judged.kinked & (judged.bar <= limit)
     noise = torch.maximum(context.noise.upper_level, local.scatter)
-    return (beyond_doubt | as_noise_allows) & ~_is_dominated_by_noise(context.sampled, noise, samples)
+    change = _observed_change(samples)  # hardly more than the noise, which may be variation of the function
+    by_noise = _may_be_variation(context.sampled, noise) & (change > 0) & (change <= CLEARLY_ABOVE * noise)
+    return (beyond_doubt | as_noise_allows) & ~by_noise
 
 
 def _judged_with_noise(context: JudgingContext, samples: Samples, height: Tensor) -> Judged:
@@ -187,12 +184,6 @@ def _verdicts_by(context: JudgingContext, samples: Samples, local: LadderResult)
     noise = torch.maximum(context.noise.upper_level, local.scatter)
     wrong &= ~local.constant & _is_too_steep_to_refute(context.sampled, noise, samples, claimed, judged.numeric)
     return decide(judged, [(wrong, Reason.TOO_STEEP)])
-
-
-def _is_dominated_by_noise(sampled: Sampler, noise: Tensor, samples: Samples) -> Tensor:
-    """Mask of outputs that change by hardly more than this noise, which may be variation of the function; (C, m)."""
-    change = _observed_change(samples)
-    return _may_be_variation(sampled, noise) & (change > 0) & (change <= CLEARLY_ABOVE * noise)
 
 
 def _is_too_steep_to_refute(

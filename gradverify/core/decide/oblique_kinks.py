@@ -17,7 +17,7 @@ from gradverify.core.decide.compare import SIGNIFICANT
 from gradverify.core.decide.context import JudgingContext
 from gradverify.core.decide.directional import DISTANCE, RANKS, STEP, at_ranks, directional_derivatives_at
 from gradverify.core.decide.verdict import Code, Judged, Reason, decide
-from gradverify.core.estimate.column_groups import sum_by_column, value_of_column
+from gradverify.core.estimate.column_groups import reduced_by_column, value_of_column
 from gradverify.core.estimate.samples import BAR_FACTOR
 from gradverify.core.forward.sampler import first_cotangent, outputs_near
 from gradverify.core.model.coordinates import zero_outside
@@ -107,30 +107,19 @@ def _has_kink(context: JudgingContext, generator: torch.Generator, factor: float
         gap, lasting = _gap(context, one, other, DISTANCE * factor)
         for share in (CLEARLY_LESS, _CLOSER):
             if any_set(lasting):
-                lasting &= _are_alike(gap, _gap(context, one, other, share * DISTANCE * factor)[0])
+                ratio = gap / _gap(context, one, other, share * DISTANCE * factor)[0]
+                lasting &= (ratio <= ALIKE) & (ratio >= 1 / ALIKE)
         kinked |= lasting.any(dim=0)
     return kinked
 
 
 def _gap(context: JudgingContext, one: Tensor, other: Tensor, step: float) -> tuple[Tensor, Tensor]:
     """Return the additivity gaps of derivatives to the right and left, and which exceed rounding and noise; (2, m)."""
-    slopes = [
-        torch.stack(
-            [
-                (outputs_near(context.sampled, direction * distance) - context.sampled.value) / distance
-                for distance in (step, -step)
-            ]
-        )
-        for direction in (one, other, one + other)
-    ]
-    gap, steepest = slopes[0] + slopes[1] - slopes[2], torch.stack(slopes).abs().amax(dim=0)
+    sampled, moves = context.sampled, [(direction, h) for direction in (one, other, one + other) for h in (step, -step)]
+    slopes = torch.stack([(outputs_near(sampled, direction * h) - sampled.value) / h for direction, h in moves])
+    slopes = slopes.view(3, 2, -1)
+    gap, steepest = slopes[0] + slopes[1] - slopes[2], slopes.abs().amax(dim=0)
     return gap, gap.abs() > SIGNIFICANT * steepest + BAR_FACTOR * context.noise.level / step
-
-
-def _are_alike(one: Tensor, other: Tensor) -> Tensor:
-    """True where two numbers have one sign and differ by at most a factor."""
-    alike = (one.abs() <= ALIKE * other.abs()) & (other.abs() <= ALIKE * one.abs())
-    return alike & (one * other > 0)
 
 
 def _inputs_of(context: JudgingContext, outputs: Tensor) -> Tensor:
@@ -160,7 +149,7 @@ def _neighbours(context: JudgingContext, column: int, generator: torch.Generator
     yield from _at_ranks(context, column, generator, peers)
     yield from _second_ranks(context, column, generator)
     # Displacing coordinates without a claim may mix eigenvectors, which hides a piece.
-    claimed = sum_by_column(context.column_groups, context.claimed.abs()) > 0
+    claimed = reduced_by_column(context.column_groups, context.claimed.abs(), "sum") > 0
     if any_set(claimed) and not all_set(claimed):
         yield from (neighbour * claimed for neighbour in _at_ranks(context, column, generator, claimed))
 

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from torch import Tensor
 
 from gradverify.core.decide.compare import EntryTolerance, in_doubt, judge_smooth
-from gradverify.core.decide.context import JudgingContext, of_column_groups, part_of
+from gradverify.core.decide.context import JudgingContext, of_column_groups
 from gradverify.core.decide.verdict import Judged, of_rows, stacked
 from gradverify.core.estimate import richardson
 from gradverify.core.estimate.samples import Estimate, difference_noise
 from gradverify.core.estimate.smoothness import bends_in_first_look
-from gradverify.core.estimate.stencil import Stencil, first_steps, samples_of
+from gradverify.core.estimate.stencil import Stencil, samples_of
 from gradverify.core.forward.sampler import is_double
-from gradverify.core.model.limits import row_portions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,22 +31,9 @@ Look = tuple[Tensor, Screened]  # column groups (C,), and the first look at thei
 
 
 def screen(context: JudgingContext, stencil: Stencil) -> Screened:
-    """Judge all entries of column groups sampled at the steps of `richardson`, some groups at a time."""
-    every = len(stencil.chosen) == context.column_groups.count
-    claimed = context.claimed if every else context.claimed[stencil.chosen]
-    allowance = of_column_groups(context.allowance, stencil.chosen)
-
-    return screened_by_rows(claimed, allowance, partial(_estimate, context, stencil))
-
-
-def screened_by_rows(
-    claimed: Tensor, allowance: EntryTolerance, estimate_of: Callable[[slice], tuple[Estimate, Tensor]]
-) -> Screened:
-    """Judge entries (C, m) as `screened` does, some rows at a time: `estimate_of` returns their estimates and mask."""
-    rows = row_portions(claimed)
-    return _stacked(
-        [screened(claimed[part], part_of(allowance, part, slice(None)), *estimate_of(part)) for part in rows]
-    )
+    """Judge all entries of column groups sampled at the steps of `richardson`."""
+    claimed, allowance = context.claimed[stencil.chosen], of_column_groups(context.allowance, stencil.chosen)
+    return screened(claimed, allowance, *_estimate(context, stencil))
 
 
 def _stacked(parts: Sequence[Screened]) -> Screened:
@@ -78,7 +63,7 @@ def screened(claimed: Tensor, allowance: EntryTolerance, estimate: Estimate, ben
     return Screened(judged=judged, bends=bends, doubt=in_doubt(judged, bends, claimed.abs(), allowance))
 
 
-def _estimate(context: JudgingContext, stencil: Stencil, rows: slice) -> tuple[Estimate, Tensor]:
+def _estimate(context: JudgingContext, stencil: Stencil) -> tuple[Estimate, Tensor]:
     """Return the derivatives, and a mask of entries where the function bends as no smooth one does; (C, m).
 
     In float64 the steps are exact fractions of the largest, and one polynomial goes through all samples. Other dtypes
@@ -86,11 +71,10 @@ def _estimate(context: JudgingContext, stencil: Stencil, rows: slice) -> tuple[E
     """
     sampled, noise = context.sampled, context.noise
     if not is_double(sampled):
-        samples = samples_of(sampled, stencil, rows)
+        samples = samples_of(sampled, stencil)
         level = difference_noise(noise, samples)[:, -1]
         estimate = richardson.extrapolated(samples.difference, level)
         return estimate, bends_in_first_look(sampled, samples, level).logical_or_(estimate.bar == torch.inf)
-    step = first_steps(sampled, stencil, rows)
-    series = richardson.polynomial_through(stencil.values[:, rows] - sampled.value)
+    series = richardson.polynomial_through(stencil.values - sampled.value)
     error = richardson.error_of_samples(series, noise.level, noise.relative_level)
-    return richardson.slope_of(series, step, error), richardson.bends_sharply(sampled, series, error)
+    return richardson.slope_of(series, stencil.lengths[0], error), richardson.bends_sharply(sampled, series, error)

@@ -66,13 +66,9 @@ def _flat_all_around(context: JudgingContext, outputs: Tensor) -> Tensor:
             here = outputs_near(context.sampled, displacement)
             flat &= here == outputs_near(context.sampled, displacement + small)
             rises.append((outputs_near(context.sampled, displacement + longer) - here).abs())
-    return flat & (_least_rise(context, torch.stack(rises)) <= _HIGHEST_STAIR * context.sampled.size)
-
-
-def _least_rise(context: JudgingContext, rises: Tensor) -> Tensor:
-    """Return the least nonzero change (N, m) in each output's tensor, (m,): all are multiples of the stair height."""
-    largest_inverse = torch.where(rises > 0, rises, torch.inf).amin(dim=0).reciprocal()
-    return magnitudes(context.sampled, largest_inverse).reciprocal()
+    every = torch.stack(rises)  # multiples of the stair height
+    largest_inverse = torch.where(every > 0, every, torch.inf).amin(dim=0).reciprocal()
+    return flat & (magnitudes(context.sampled, largest_inverse).reciprocal() <= _HIGHEST_STAIR * context.sampled.size)
 
 
 def _stair_heights(context: JudgingContext) -> Tensor:

@@ -10,7 +10,7 @@ is wrong only if further nearby points, and both sides of the point itself, show
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -55,16 +55,14 @@ def judge_subgradients(context: JudgingContext, judged: Judged) -> tuple[Judged,
         return judged, ()
     generator = torch.Generator().manual_seed(context.settings.seed + 5)
     near, kinked = focused(context, rows), kinked[:, rows]
-    wrong_rows: list[_WrongRow] = []
+    wrong_rows: list[_Row] = []
     for suspects in _suspects(near, kinked, generator):
-        known = {wrong_row.row.index for wrong_row in wrong_rows}
+        known = {row.index for row in wrong_rows}
         for group in _disjoint_groups(near, [row for row in suspects if row.index not in known]):
             wrong_rows += _confirmed(near, group, generator)
     if not wrong_rows:
         return judged, ()
-    return _with_wrong_rows(context, rows, judged, wrong_rows), tuple(
-        _reported(near, wrong_row) for wrong_row in wrong_rows
-    )
+    return _with_wrong_rows(context, rows, judged, wrong_rows), tuple(_reported(near, row) for row in wrong_rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +76,9 @@ class _Row:
     direction: Tensor  # (k,) displacement of the inputs; the largest entry is 1
     length: float  # smallest length scale of the inputs
     negligible: float  # derivatives along the direction that are smaller are negligible
+    rise: float = 0.0  # numeric and claimed derivative along the direction, and their uncertainty, once measured
+    claimed: float = 0.0
+    unsure: float = 0.0
 
 
 def _suspects(near: JudgingContext, kinked: Tensor, generator: torch.Generator) -> Iterator[list[_Row]]:
@@ -179,16 +180,6 @@ def _terms(near: JudgingContext, direction: Tensor) -> Tensor:
     return near.claimed * spread_to_entries(near.column_groups, direction)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _WrongRow:
-    """The derivatives of a row along its direction: numeric, claimed, and their uncertainty."""
-
-    row: _Row
-    rise: float
-    claimed: float
-    unsure: float
-
-
 def _rows_at_kinks(context: JudgingContext, code: Tensor) -> tuple[Tensor, Tensor]:
     """Return the mask of entries accepted at a kink, (M, m), and the outputs with several of them and no mismatch."""
     kinked, present = code == Code.KINK, context.column_groups.column_of >= 0
@@ -198,7 +189,7 @@ def _rows_at_kinks(context: JudgingContext, code: Tensor) -> tuple[Tensor, Tenso
     return kinked, several.nonzero().squeeze(1)[:_ROWS]
 
 
-def _confirmed(near: JudgingContext, group: Sequence[_Row], generator: torch.Generator) -> Iterator[_WrongRow]:
+def _confirmed(near: JudgingContext, group: Sequence[_Row], generator: torch.Generator) -> Iterator[_Row]:
     """Yield the rows whose claims are wrong along their direction at all nearby points, and on both sides of the point.
 
     Points near the lines in the direction of the claims are on pieces that random points miss.
@@ -235,35 +226,34 @@ def _confirmed(near: JudgingContext, group: Sequence[_Row], generator: torch.Gen
         rise, claimed_rise = float(derivatives.mean()), float(terms.sum())
         constant = float(derivatives.max() - derivatives.min()) <= tolerance
         if constant and abs(claimed_rise - rise) > CLEARLY_ABOVE * tolerance:
-            yield _WrongRow(row=row, rise=rise, claimed=claimed_rise, unsure=tolerance)
+            yield replace(row, rise=rise, claimed=claimed_rise, unsure=tolerance)
 
 
-def _with_wrong_rows(context: JudgingContext, rows: Tensor, judged: Judged, wrong_rows: Sequence[_WrongRow]) -> Judged:
+def _with_wrong_rows(context: JudgingContext, rows: Tensor, judged: Judged, wrong_rows: Sequence[_Row]) -> Judged:
     """Return the verdicts with the wrong rows marked; their numeric entries become the nearest right ones."""
     wrong, numeric, bar = torch.zeros_like(judged.kinked), judged.numeric.clone(), judged.bar.clone()
     error, allowed = judged.error.clone(), judged.allowed.clone()
-    for wrong_row in wrong_rows:
-        row, output = wrong_row.row, int(rows[wrong_row.row.index])
+    for row in wrong_rows:
+        output = int(rows[row.index])
         accused = row.kinked & (row.direction.abs() > NEGLIGIBLE)
         index = (row.chosen[accused], torch.full_like(row.chosen[accused], output))
         share = row.direction[accused] / row.direction[accused].square().sum()
-        excess = (wrong_row.claimed - wrong_row.rise) * share
+        excess = (row.claimed - row.rise) * share
         wrong[index] = True
         numeric[index] = context.claimed[index] - excess
-        bar[index] = wrong_row.unsure * share.abs()
-        error[index], allowed[index] = excess.abs(), BAR_FACTOR * wrong_row.unsure * share.abs()
+        bar[index] = row.unsure * share.abs()
+        error[index], allowed[index] = excess.abs(), BAR_FACTOR * row.unsure * share.abs()
     rules = [(wrong, Reason.NOT_A_SUBGRADIENT)]
     return decide(judged, rules, numeric=numeric, bar=bar, error=error, allowed=allowed)
 
 
-def _reported(near: JudgingContext, wrong_row: _WrongRow) -> WrongDirection:
+def _reported(near: JudgingContext, row: _Row) -> WrongDirection:
     """Return the direction for the report; a numeric derivative within its uncertainty becomes 0."""
-    row = wrong_row.row
     nonzero = row.direction.abs() > NEGLIGIBLE
     return WrongDirection(
         output=int(output_indices(near.sampled, torch.tensor([row.index]))[0]),
         inputs=tuple(row.inputs[nonzero].tolist()),
         direction=tuple(row.direction[nonzero].tolist()),
-        rise=wrong_row.rise if abs(wrong_row.rise) > wrong_row.unsure else 0.0,
-        claimed=wrong_row.claimed,
+        rise=row.rise if abs(row.rise) > row.unsure else 0.0,
+        claimed=row.claimed,
     )

@@ -127,6 +127,7 @@ def all_match(numeric: Tensor, bar: Tensor, error: Tensor, allowed: Tensor) -> J
     )
 
 
+Place = Tensor | tuple[Tensor | slice, Tensor]  # column groups, or these and outputs, as an index
 Part = tuple[Tensor, Judged]  # column groups (C,), and the verdicts on their entries (C, m)
 
 
@@ -140,10 +141,10 @@ def replaced(judged: Judged, where: Tensor, found: Judged) -> Judged:
     return Judged(**{name: torch.where(where, getattr(found, name), getattr(judged, name)) for name in _FIELDS})
 
 
-def with_outputs(judged: Judged, outputs: Tensor, found: Judged) -> Judged:
-    """Return the verdicts with `found` for some outputs (k,) of all column groups."""
-    copy, every = copy_of(judged), torch.ones_like(judged.kinked)
-    put(copy, every, torch.arange(len(every), device=outputs.device), outputs, found)
+def with_part(judged: Judged, place: Place, found: Judged) -> Judged:
+    """Return the verdicts with `found` for some column groups, or some outputs."""
+    copy = copy_of(judged)
+    put(copy, torch.ones_like(judged.kinked), place, found)
     return copy
 
 
@@ -169,9 +170,8 @@ def of_outputs(judged: Judged, outputs: Tensor | slice) -> Judged:
     return Judged(**{name: getattr(judged, name)[:, outputs] for name in _FIELDS})
 
 
-def put(judged: Judged, where: Tensor, rows: Tensor, outputs: Tensor, found: Judged) -> None:
-    """Write `found` to `rows` and `outputs` of `judged`, for the entries in the mask `where` (C, m)."""
-    place = (rows.unsqueeze(1), outputs.unsqueeze(0))
+def put(judged: Judged, where: Tensor, place: Place, found: Judged) -> None:
+    """Write `found` to a place in `judged`, for the entries in the mask `where` (C, m)."""
     chosen = where[place]
     for name in _FIELDS:
         value = getattr(judged, name)

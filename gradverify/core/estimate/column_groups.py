@@ -21,7 +21,6 @@ class ColumnGroups:
     colour: Tensor  # (n,) the group of each coordinate
     column_of: Tensor  # (M, m) the coordinate that changes each output when a group is displaced; -1 where none does
     single: bool = False  # True if each coordinate is a group of its own
-    elementwise: bool = False  # True for a single group in which output i depends only on coordinate i
     complete: bool = False  # True if every entry is known to have a column
 
     @property
@@ -36,23 +35,15 @@ def single_columns(coordinates: int, outputs: int, device: torch.device) -> Colu
     return ColumnGroups(single=True, colour=columns, column_of=columns.unsqueeze(1).expand(coordinates, outputs))
 
 
-def elementwise_groups(coordinates: int, device: torch.device) -> ColumnGroups:
-    """Return one group of all coordinates, for a forward whose output i depends only on coordinate i."""
-    column_of = torch.arange(coordinates, device=device).unsqueeze(0)
-    return ColumnGroups(colour=column_of.new_zeros(1).expand(coordinates), column_of=column_of, elementwise=True)
-
-
 def groups_by_input(inputs: int, entries: int, device: torch.device) -> ColumnGroups:
     """Return one group per input, holding all its entries; output i depends only on entry i of each input."""
-    if inputs == 1:
-        return elementwise_groups(entries, device)
     column_of = torch.arange(inputs * entries, device=device).view(inputs, entries)
     return ColumnGroups(colour=column_of.flatten() // entries, column_of=column_of, complete=True)
 
 
 def groups_of_outputs(column_groups: ColumnGroups, outputs: Tensor | slice) -> ColumnGroups:
     """Restrict the groups to the given outputs."""
-    return replace(column_groups, column_of=column_groups.column_of[:, outputs], elementwise=False)
+    return replace(column_groups, column_of=column_groups.column_of[:, outputs])
 
 
 def value_of_column(column_groups: ColumnGroups, chosen: Tensor | slice, values: Tensor) -> Tensor:
@@ -62,27 +53,13 @@ def value_of_column(column_groups: ColumnGroups, chosen: Tensor | slice, values:
     """
     if column_groups.single:
         return values[..., chosen].unsqueeze(-1)
-    if column_groups.elementwise:
-        return values.unsqueeze(-2)
     return _values_at(values, column_or_member(column_groups, chosen))
-
-
-def sum_by_column(column_groups: ColumnGroups, values: Tensor) -> Tensor:
-    """Return the sum of the entries (M, m) of each column; (n,)."""
-    return _reduced_by_column(column_groups, values, "sum")
-
-
-def largest_by_column(column_groups: ColumnGroups, sizes: Tensor) -> Tensor:
-    """Return the largest of the non-negative entries (M, m) of each column; (n,)."""
-    return _reduced_by_column(column_groups, sizes, "amax")
 
 
 def spread_to_entries(column_groups: ColumnGroups, values: Tensor) -> Tensor:
     """Return `values` (n,) at the column of each entry, 0 for entries without a column; (M, m)."""
     if column_groups.single:
         return values.unsqueeze(1).expand_as(column_groups.column_of)
-    if column_groups.elementwise:
-        return values.unsqueeze(0)
     return _masked(column_groups, _values_at(values, column_or_member(column_groups, slice(None))))
 
 
@@ -101,11 +78,10 @@ def column_or_member(column_groups: ColumnGroups, chosen: Tensor | slice) -> Ten
     return torch.where(column_of >= 0, column_of, first_member[chosen].unsqueeze(1))
 
 
-def _reduced_by_column(column_groups: ColumnGroups, values: Tensor, reduction: Literal["sum", "amax"]) -> Tensor:
+def reduced_by_column(column_groups: ColumnGroups, values: Tensor, reduction: Literal["sum", "amax"]) -> Tensor:
+    """Return the sum of the entries (M, m) of each column, or the largest if none is negative; (n,)."""
     if column_groups.single:
         return values.sum(dim=1) if reduction == "sum" else values.amax(dim=1)
-    if column_groups.elementwise:
-        return values[0]
     columns, entries = column_or_member(column_groups, slice(None)).reshape(-1), _masked(column_groups, values)
     return values.new_zeros(len(column_groups.colour)).scatter_reduce_(0, columns, entries.reshape(-1), reduction)
 
@@ -127,8 +103,6 @@ def members(column_groups: ColumnGroups, chosen: Tensor) -> tuple[Tensor, Tensor
     """
     if column_groups.single:
         return chosen, torch.arange(len(chosen), device=chosen.device)
-    if column_groups.elementwise:
-        return torch.arange(len(column_groups.colour), device=chosen.device), torch.zeros_like(column_groups.colour)
     if len(chosen) == column_groups.count:
         return torch.arange(len(column_groups.colour), device=chosen.device), column_groups.colour
     index_in_chosen = torch.full((column_groups.count,), -1, dtype=torch.long, device=chosen.device)

@@ -82,7 +82,8 @@ def classify_ladder(
     scatter = _scatter(samples)
     measured = difference_noise(noise, samples)
     measured = torch.fmax(measured, input_rounding_noise(sampled, samples, own))
-    level = _raised(samples, torch.maximum(height.unsqueeze(1), scatter), measured)
+    unsteady = NOISE_FACTOR * torch.maximum(height.unsqueeze(1), scatter) / samples.forth
+    level = torch.maximum(measured, unsteady).nan_to_num(torch.inf, torch.inf)
     shape = classify_steps(sampled, samples, level, own)
     smooth = central_tableau(samples, level, finite & ~up_to_last_flagged(shape.rough))
     left, right = sides(samples, level, up_to_last_flagged(shape.rough) | ~shape.rough.any(dim=1, keepdim=True))
@@ -151,12 +152,6 @@ def _has_gap_in_halves(samples: Samples, level: Tensor, gap: Tensor) -> Tensor:
     return has_gap
 
 
-def _raised(samples: Samples, unsteady: Tensor, level: Tensor) -> Tensor:
-    """Return the noise of the differences, raised to that of a forward with noise `unsteady`; all (C, K, m)."""
-    raised = torch.maximum(level, NOISE_FACTOR * unsteady / samples.forth)
-    return raised.nan_to_num(torch.inf, torch.inf)
-
-
 def _scatter(samples: Samples) -> Tensor:
     """Return the noise of the forward at each rung, inferred from that rung and all finer ones; (C, K, m).
 
@@ -185,7 +180,7 @@ def _cancelled(sampled: Sampler, samples: Samples, steepest: Tensor) -> Tensor:
     # A change below the rounding error of the tensor's largest output is hidden too.
     longest = torch.where(unchanged, samples.forth, 0.0).amax(dim=1)
     hidden_slope = sampled.size / longest.clamp(min=TINY)
-    still = (unchanged & _is_between(samples, _LAST_HALVING, 1.0)).any(dim=1)
+    still = (unchanged & _is_halving(samples)).any(dim=1)
     return RESULT_UNITS * sampled.unit * torch.where(still, torch.maximum(size, hidden_slope), 0.0)
 
 
@@ -193,10 +188,9 @@ def _steepest(samples: Samples) -> Tensor:
     """Return the largest slope from the point to any sample on the coarsest rungs; (C, m)."""
     left, right = samples.quotients
     slopes = torch.maximum(left.abs().nan_to_num(0.0, 0.0), right.abs().nan_to_num(0.0, 0.0))
-    return torch.where(_is_between(samples, _LAST_HALVING, 1.0), slopes, 0.0).amax(dim=1)
+    return torch.where(_is_halving(samples), slopes, 0.0).amax(dim=1)
 
 
-def _is_between(samples: Samples, least: float, most: float) -> Tensor:
-    """Mask of the steps between two fractions of the first one, which the input's dtype may round; (C, K, 1 or m)."""
-    first = samples.forth[:, :1]
-    return (samples.forth > 0.75 * least * first) & (samples.forth < 1.5 * most * first)
+def _is_halving(samples: Samples) -> Tensor:
+    """Mask of the steps that are halved, which the input's dtype may round; (C, K, 1 or m)."""
+    return samples.forth > 0.75 * _LAST_HALVING * samples.forth[:, :1]

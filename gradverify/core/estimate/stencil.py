@@ -13,10 +13,11 @@ from gradverify.core.estimate.column_groups import ColumnGroups, members, value_
 from gradverify.core.estimate.samples import Samples, Steps
 from gradverify.core.forward.batching import evaluate, evaluate_in_one_call, points_on_line
 from gradverify.core.forward.noise import SAMPLE_DISTANCES, Noise, first_direction, measure, noise_from_samples
-from gradverify.core.forward.sampler import Sampler, first_linear, is_double, representable
+from gradverify.core.forward.sampler import Sampler, first_linear, representable
 from gradverify.core.forward.step_noise import with_stairs
 from gradverify.core.model.limits import AT_ONCE, FEW_INPUTS
 from gradverify.core.model.magnitudes import LengthScales, any_set
+from gradverify.core.tuning import LOST_UNITS
 from gradverify.deadline import OutOfTime, require_time
 
 
@@ -25,8 +26,7 @@ class Stencil:
     """Outputs at x ± h for C groups and K steps, from which samples of any of them are made."""
 
     chosen: Tensor  # (C,) index of each group
-    steps: Steps
-    lengths: Tensor | None  # (2 K, C, 1 or m) h of the column of each entry; None for elementwise groups: recomputed
+    lengths: Tensor  # (2 K, C, 1 or m) h of the column of each entry
     values: Tensor  # (2 K, C, m)
 
 
@@ -34,21 +34,14 @@ def sample(sampled: Sampler, column_groups: ColumnGroups, chosen: Tensor, steps:
     """Evaluate the forward at x ± h for every chosen group (C,) and step."""
     stencil = sample_stencil(sampled, column_groups, chosen, steps)
     require_time(sampled.problem.deadline)  # else some may be NaN
-    return samples_of(sampled, stencil, slice(None))
+    return samples_of(sampled, stencil)
 
 
 def sample_stencil(sampled: Sampler, column_groups: ColumnGroups, chosen: Tensor, steps: Steps) -> Stencil:
-    """Evaluate the forward at x ± h for every chosen group (C,) and step; NaN for those not reached in time.
-
-    Of an elementwise function, all groups are moved together: raises OutOfTime.
-    """
+    """Evaluate the forward at x ± h for every chosen group (C,) and step; NaN for those not reached in time."""
     count = 2 * len(steps.factors)
     values = sampled.value.new_empty(count, len(chosen), sampled.value.numel())
     parts = _steps_per_call(count, len(chosen) * (sampled.point.numel() + sampled.value.numel()))
-    if column_groups.elementwise:
-        for part in parts:
-            evaluate(sampled, _stepped(sampled, slice(None), steps, part), values[part].flatten(0, 1))
-        return Stencil(chosen=chosen, steps=steps, lengths=None, values=values)
     moving, groups = members(column_groups, chosen)
     lengths = []
     for part in parts:
@@ -58,7 +51,7 @@ def sample_stencil(sampled: Sampler, column_groups: ColumnGroups, chosen: Tensor
         points = _displaced(sampled, moving, groups, moved, len(chosen))
         with suppress(OutOfTime):
             evaluate(sampled, points.flatten(0, 1), values[part].flatten(0, 1), order=_by_group(points))
-    return Stencil(chosen=chosen, steps=steps, lengths=torch.cat(lengths), values=values)
+    return Stencil(chosen=chosen, lengths=torch.cat(lengths), values=values)
 
 
 def sample_one_step(
@@ -87,35 +80,28 @@ def sample_stencil_beside(sampled: Sampler, steps: Steps, others: Tensor, count:
     displaced = _displaced(sampled, coordinates, coordinates, moved, len(coordinates))
     points = torch.cat([others, displaced.flatten(0, 1)])
     values = sampled.value.new_empty(len(points), sampled.value.numel())
-    if not evaluate_in_one_call(sampled, points, values):
+    if not evaluate_in_one_call(sampled, points, values, LOST_UNITS):
         return None
     stencil = Stencil(
         chosen=coordinates,
-        steps=steps,
         lengths=_step_lengths(sampled, coordinates, steps, slice(None), moved).unsqueeze(2),
         values=values[len(others) :].view(2 * len(steps.factors), count, values.shape[1]),
     )
     return values[: len(others)], stencil
 
 
-def samples_of(sampled: Sampler, stencil: Stencil, rows: slice) -> Samples:
-    """Return the samples of some of the groups."""
-    half = len(stencil.steps.factors)
-    lengths = _lengths(sampled, stencil, rows, slice(None)).transpose(0, 1)
-    values = stencil.values[:, rows].transpose(0, 1)
+def samples_of(sampled: Sampler, stencil: Stencil) -> Samples:
+    """Return the samples that a stencil holds."""
+    half = len(stencil.values) // 2
+    lengths, values = (each.transpose(0, 1) for each in (stencil.lengths, stencil.values))
     return Samples(
-        chosen=stencil.chosen[rows],
+        chosen=stencil.chosen,
         value=sampled.value,
         forth=lengths[:, :half],
         back=lengths[:, half:],
         plus=values[:, :half],
         minus=values[:, half:],
     )
-
-
-def first_steps(sampled: Sampler, stencil: Stencil, rows: slice) -> Tensor:
-    """Return the largest displacement of the column of each entry; (C, 1) or (C, m)."""
-    return _lengths(sampled, stencil, rows, slice(0, 1))[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +118,7 @@ def initial_samples(sampled: Sampler, lengths: LengthScales, seed: int) -> Initi
 
     Inputs in which the function is linear are left out.
     """
-    inputs, outputs = sampled.point.numel(), sampled.value.numel()
+    noise, stencil, inputs, outputs = None, None, sampled.point.numel(), sampled.value.numel()
     points = len(SAMPLE_DISTANCES) + 2 * richardson.DEPTH * inputs
     if inputs < FEW_INPUTS and points * (inputs + outputs) <= AT_ONCE:
         direction = first_direction(sampled, lengths, seed)
@@ -141,14 +127,10 @@ def initial_samples(sampled: Sampler, lengths: LengthScales, seed: int) -> Initi
         if found is not None:
             on_line, stencil = found
             noise = noise_from_samples(sampled, direction, on_line)
-            return InitialSamples(noise=_with_stairs(noise, sampled, lengths), stencil=stencil)
-    return InitialSamples(noise=_with_stairs(measure(sampled, lengths, seed), sampled, lengths))
-
-
-def _with_stairs(noise: Noise, sampled: Sampler, lengths: LengthScales) -> Noise:
-    """Return the noise raised to the height of stairs, if forward casts or the noise vanished at smaller spacings."""
-    may_have_stairs = bool(sampled.narrowing_eps) or any_set(noise.upper_level > noise.level)
-    return with_stairs(noise, sampled, lengths) if may_have_stairs else noise
+    noise = noise or measure(sampled, lengths, seed)
+    if sampled.narrowing_eps or any_set(noise.upper_level > noise.level):  # it casts, or noise vanishes closer by
+        noise = with_stairs(noise, sampled, lengths)
+    return InitialSamples(noise=noise, stencil=stencil)
 
 
 def _displaced(sampled: Sampler, moving: Tensor, groups: Tensor, moved: Tensor, count: int) -> Tensor:
@@ -178,17 +160,13 @@ def _signed_factors(steps: Steps) -> Tensor:
     return torch.cat([steps.factors, -steps.factors]).unsqueeze(1)
 
 
-def _stepped(sampled: Sampler, columns: Tensor | slice, steps: Steps, part: slice) -> Tensor:
+def _stepped(sampled: Sampler, columns: Tensor, steps: Steps, part: slice) -> Tensor:
     """Return the values of coordinates after some of the steps, forth and back; (S, k)."""
     moved = torch.addcmul(sampled.point[columns], _signed_factors(steps)[part], steps.base[columns])
-    if not isinstance(columns, slice):
-        return representable(sampled, columns, moved)
-    if is_double(sampled):
-        return moved  # without column indices, which take as much memory as the values
-    return representable(sampled, torch.arange(*columns.indices(len(sampled.point)), device=moved.device), moved)
+    return representable(sampled, columns, moved)
 
 
-def _step_lengths(sampled: Sampler, columns: Tensor | slice, steps: Steps, part: slice, moved: Tensor) -> Tensor:
+def _step_lengths(sampled: Sampler, columns: Tensor, steps: Steps, part: slice, moved: Tensor) -> Tensor:
     """Return the lengths of these steps, as far as the dtype can hold them; (S, k)."""
     return (moved - sampled.point[columns]).mul_(_signed_factors(steps)[part].sign())
 
@@ -197,11 +175,3 @@ def _steps_per_call(count: int, numbers: int) -> list[slice]:
     """Return the steps whose points go through one call: as many as are small together, else one at a time."""
     size = min(count, max(1, AT_ONCE // max(1, numbers)))
     return [slice(start, start + size) for start in range(0, count, size)]
-
-
-def _lengths(sampled: Sampler, stencil: Stencil, rows: slice, part: slice) -> Tensor:
-    """Return some of the 2 K steps of the column of each entry, (S, C, 1) or (S, C, m)."""
-    if stencil.lengths is not None:
-        return stencil.lengths[part, rows]
-    moved = _stepped(sampled, slice(None), stencil.steps, part)
-    return _step_lengths(sampled, slice(None), stencil.steps, part, moved).unsqueeze(1)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -33,17 +32,7 @@ def halving_steps(lengths: LengthScales) -> Steps:
 
 def coarse_steps(lengths: LengthScales) -> Steps:
     """Return the halving steps and, by factors of four, those down to where smooth functions are almost linear."""
-    return steps_down_to(lengths, round(-math.log2(COARSE)) + 1)
-
-
-def steps_down_to(lengths: LengthScales, last: int) -> Steps:
-    """Return the steps of the ladder down to 2^-last of the largest, the halving ones first."""
-    return _steps_by_powers(lengths, [*range(HALVINGS), *range(HALVINGS + 1, last + 1, 2)])
-
-
-def every_second(steps: Steps, first: int) -> Steps:
-    """Return every second one of the steps, from the one numbered `first`, 0 or 1."""
-    return replace(steps, factors=steps.factors[first::2])
+    return _steps_by_powers(lengths, [*range(HALVINGS), *range(HALVINGS + 1, round(-math.log2(COARSE)) + 2, 2)])
 
 
 def fine_steps(lengths: LengthScales, chosen: Tensor) -> Steps:

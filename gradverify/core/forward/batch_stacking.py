@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from gradverify.core.forward.sampler import Sampler, difference_in_units, outputs_at
-from gradverify.core.model.coordinates import coordinates_in, real_view
+from gradverify.core.model.coordinates import coordinates_in, real_view, unflatten
 from gradverify.core.model.generators import random_magnitudes_from
 from gradverify.core.model.limits import MIN_BATCHED
 from gradverify.core.model.magnitudes import any_set, finite_size, identical
@@ -55,10 +55,7 @@ def stacked_with_point(sampled: Sampler, points: Tensor, first: Tensor) -> Tenso
     rounding = LOST_UNITS * sampled.unit * torch.maximum(first.abs().nan_to_num(0.0).amax(), sampled.size)
     if difference > LOST_UNITS or any_set((found[0] - first).abs() > rounding):
         return None
-    if difference > 0.0:
-        sampled.vectorisation.differences[_BESIDE] = max(
-            difference, sampled.vectorisation.differences.get(_BESIDE, 0.0)
-        )
+    sampled.vectorisation.note(_BESIDE, difference)
     return found
 
 
@@ -71,15 +68,16 @@ def stack_batch(sampled: Sampler, points: Tensor, most: float) -> Tensor | None:
     if len({shape[0] if shape else 0 for shape in sampled.shapes}) != 1 or not _may_be_longer(sampled):
         return None
     copied = _matching(sampled)
-    if len(copied) > 1 and all(copied) and _prefers_vmap(sampled, most):
+    state = sampled.vectorisation
+    if len(copied) > 1 and all(copied) and "vmap" in state.ways and state.differences.get("vmap", 0.0) <= most:
         raise NotStackableError  # equal lengths need not be a common batch: factors of a matrix product have none
     if not all(copied) and any_set(_is_moved(sampled, points)[:, _others(copied)]):
         raise NotStackableError
-    differences = sampled.vectorisation.differences
+    differences = state.differences
     if _COPIES not in differences:
         units = _stacking_error(sampled, len(points), copied)
         differences[_COPIES] = units if units <= LOST_UNITS else math.inf
-        sampled.vectorisation.calls += 2  # the test has compared all rows of two calls
+        state.calls += 2  # the test has compared all rows of two calls
     if differences[_COPIES] <= most:
         return _between_known_rows(sampled, points, copied, most)
     if differences[_COPIES] < math.inf:
@@ -110,12 +108,6 @@ def _may_be_longer(sampled: Sampler) -> bool:
     """
     has_fixed_tensors = any(isinstance(bound.value, Tensor) for bound in sampled.problem.bound)
     return not has_fixed_tensors and all(primal.tensor.device.type == "cpu" for primal in sampled.problem.primals)
-
-
-def _prefers_vmap(sampled: Sampler, most: float) -> bool:
-    """Return True if vmap has not yet failed, nor differed from single calls by more than `most` unit roundoffs."""
-    state = sampled.vectorisation
-    return "vmap" in state.ways and state.differences.get("vmap", 0.0) <= most
 
 
 def _is_moved(sampled: Sampler, points: Tensor) -> Tensor:
@@ -150,7 +142,7 @@ def _between_known_rows(sampled: Sampler, points: Tensor, copied: tuple[bool, ..
     difference = difference_in_units(sampled, found[[0, -1]], expected)
     if difference > LOST_UNITS:
         return None
-    sampled.vectorisation.differences[_COPIES] = max(difference, sampled.vectorisation.differences[_COPIES])
+    sampled.vectorisation.note(_COPIES, difference)
     if difference > most:
         raise NotStackableError
     return found[1:-1]
@@ -228,16 +220,8 @@ def quietly() -> Iterator[None]:
 
 def stacked(sampled: Sampler, points: Tensor) -> list[Tensor]:
     """Return one new tensor per primal, with the points (N, n) along a new first dimension."""
-    primals = [primal.tensor for primal in sampled.problem.primals]
-    sizes = [coordinates_in(primal) for primal in primals]
-    pieces = [points] if len(primals) == 1 else torch.split(points, sizes, dim=1)
-    tensors = []
-    for piece, primal in zip(pieces, primals, strict=True):
-        shape = (points.shape[0], *primal.shape, *((2,) if primal.is_complex() else ()))
-        real = piece.reshape(shape).clone(memory_format=torch.contiguous_format)
-        values = torch.view_as_complex(real) if primal.is_complex() else real
-        tensors.append(values.to(device=primal.device, dtype=primal.dtype))
-    return tensors
+    tensors = unflatten(points, [primal.tensor for primal in sampled.problem.primals])
+    return [tensor.clone(memory_format=torch.contiguous_format) for tensor in tensors]
 
 
 def joined(sampled: Sampler, outputs: Sequence[Tensor]) -> Tensor:

@@ -33,7 +33,7 @@ def evaluate(sampled: Sampler, points: Tensor, into: Tensor, *, order: Sequence[
     """
     order, done = range(len(points)) if order is None else order, 0
     try:
-        if _in_one_call(sampled, points, into, 0.0):
+        if evaluate_in_one_call(sampled, points, into, 0.0):
             return
         for place in order:
             outputs_at(sampled, points[place], into[place])
@@ -41,14 +41,6 @@ def evaluate(sampled: Sampler, points: Tensor, into: Tensor, *, order: Sequence[
     except OutOfTime:
         into[list(order[done:])] = torch.nan
         raise
-
-
-def evaluate_in_one_call(sampled: Sampler, points: Tensor, into: Tensor) -> bool:
-    """Write the outputs at the points (N, n) to `into` (N, m), and return True, if one call gives them all.
-
-    They may differ from those of single calls by `largest_difference` unit roundoffs (see `VectorisationState`).
-    """
-    return _in_one_call(sampled, points, into, LOST_UNITS)
 
 
 def on_line(sampled: Sampler, direction: Tensor, distances: Sequence[float]) -> Tensor:
@@ -71,11 +63,11 @@ def points_on_line(sampled: Sampler, direction: Tensor, distances: Sequence[floa
     return sampled.point + factors.unsqueeze(1) * direction
 
 
-def _in_one_call(sampled: Sampler, points: Tensor, into: Tensor, most: float) -> bool:
-    """Evaluate all points in one call; return True if `into` was written.
+def evaluate_in_one_call(sampled: Sampler, points: Tensor, into: Tensor, most: float) -> bool:
+    """Write the outputs at the points (N, n) to `into` (N, m), and return True, if one call gives them all.
 
-    The outputs may differ from those of single calls by `most` unit roundoffs. Few points, or those that take much
-    memory, are left to single calls.
+    They may differ from those of single calls by `most` unit roundoffs. Few points, or those that take much memory, are
+    left to single calls.
     """
     state = sampled.vectorisation
     if len(points) < MIN_BATCHED or points.numel() + into.numel() > HELD:
@@ -91,10 +83,7 @@ def _in_one_call(sampled: Sampler, points: Tensor, into: Tensor, most: float) ->
         except (EvaluationError, *SHAPE_ERRORS):
             found = None
         difference = math.inf if found is None else _spot_check(sampled, points, found)
-        if difference > 0.0:
-            state.differences[way] = (
-                max(difference, state.differences.get(way, 0.0)) if difference <= LOST_UNITS else math.inf
-            )
+        state.note(way, difference if difference <= LOST_UNITS else math.inf)
         if found is not None and difference <= most:
             into.copy_(found)
             state.shares_calls = True

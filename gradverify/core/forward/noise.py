@@ -77,10 +77,6 @@ def noise_from_samples(sampled: Sampler, direction: Tensor, samples: Tensor) -> 
     threshold = ALIKE * CANCELLATION_UNITS * torch.fmax(rounding, sampled.size * sampled.unit)
     noise_of_side = noise_in(samples)
     del samples  # frees the largest tensor held here
-    if _is_clean(noise_of_side, threshold):
-        level = pooled(sampled, torch.fmax(noise_of_side.mul_(SAFETY), rounding))
-        none = torch.zeros_like(level, dtype=torch.bool)
-        return Noise(level=level, upper_level=level, persistent=none, rounding=rounding, relative_level=sampled.unit)
     finite = torch.isfinite(sampled.value)
     level = previous = before_previous = _estimate(sampled, direction, noise_of_side, rounding, threshold, finite)
     is_open = level > threshold
@@ -115,12 +111,8 @@ def noise_from_samples(sampled: Sampler, direction: Tensor, samples: Tensor) -> 
 
 def at_least(noise: Noise, size: Tensor) -> Noise:
     """Return the noise with its level, its upper bound and its rounding raised to at least `size` (m,)."""
-    return replace(
-        noise,
-        level=torch.fmax(noise.level, size),
-        upper_level=torch.fmax(noise.upper_level, size),
-        rounding=torch.fmax(noise.rounding, size),
-    )
+    level, upper, rounding = (torch.fmax(each, size) for each in (noise.level, noise.upper_level, noise.rounding))
+    return replace(noise, level=level, upper_level=upper, rounding=rounding)
 
 
 def rounding_only(noise: Noise, sampled: Sampler) -> Noise:

@@ -92,8 +92,9 @@ def _casts_round_gradient(steady: Repeatable, wide: Problem) -> bool | None:
     casts = Narrowing(leave_out=True)
     try:
         with casts:
-            exact = _gradient(wide)
-        own = _gradient(replace(wide, is_widened=False))
+            exact = _random_vjp(wide, record(wide))
+        with_casts = replace(wide, is_widened=False)
+        own = _random_vjp(with_casts, record(with_casts))
     except EvaluationError:
         return None
     is_same = identical(own, exact)
@@ -101,12 +102,8 @@ def _casts_round_gradient(steady: Repeatable, wide: Problem) -> bool | None:
     return None if rounds_even_so else not is_same
 
 
-def _gradient(problem: Problem) -> Tensor:
-    """Return the vjp of a random cotangent; (n,)."""
-    return _random_vjp(problem, record(problem))
-
-
 def _random_vjp(problem: Problem, tape: Tape) -> Tensor:
+    """Return the vjp of a random cotangent; (n,)."""
     with torch.no_grad():
         found = vjp(problem, tape, [cotangent.tensor for cotangent in random_cotangents(tape, 0)])
     pairs = zip(found, problem.primals, strict=True)

@@ -46,6 +46,10 @@ class VectorisationState:
     differences: dict[str, float] = field(default_factory=dict)
     known: tuple[Tensor, Tensor] | None = None  # two test points, and their outputs
 
+    def note(self, way: str, units: float) -> None:
+        """Raise the difference of a way or a test to at least `units`."""
+        self.differences[way] = max(units, self.differences.get(way, 0.0))
+
     @property
     def largest_difference(self) -> float:
         """Largest finite difference from single calls so far, in unit roundoffs."""
@@ -256,7 +260,10 @@ def representable(sampled: Sampler, columns: Tensor, values: Tensor) -> Tensor:
 
 
 def _run(sampled: Sampler, copies: Sequence[Tensor]) -> Tensor | None:
-    """Return the outputs at these primals, None if forward raises; (m,), possibly in memory of the forward."""
+    """Return the selected outputs at these primals, (m,), possibly in memory of the forward.
+
+    None if forward raises, or if an output is missing or has another shape.
+    """
     try:
         if sampled.with_graph:
             with torch.enable_grad():
@@ -266,11 +273,6 @@ def _run(sampled: Sampler, copies: Sequence[Tensor]) -> Tensor | None:
                 outputs = call(sampled.problem, copies)
     except EvaluationError:
         return None
-    return _selected_outputs(sampled, outputs)
-
-
-def _selected_outputs(sampled: Sampler, outputs: Sequence[Named]) -> Tensor | None:
-    """Return the coordinates of the selected outputs, None if an output is missing or has another shape; (m,)."""
     found = {output.name: output.tensor for output in outputs}
     tensors = [found[name] for name in sampled.names if name in found]
     if tuple([tensor.shape for tensor in tensors]) != sampled.shapes:

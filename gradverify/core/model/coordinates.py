@@ -14,6 +14,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -70,7 +71,7 @@ def flatten(tensors: Iterable[Tensor]) -> Tensor:
 
     It may share memory with a single contiguous tensor.
     """
-    parts = [_coordinates(tensor.detach()) for tensor in tensors]
+    parts = [real_view(tensor.detach()).reshape(-1).to(torch.float64) for tensor in tensors]
     if len(parts) == 1:
         return parts[0]
     if not parts:
@@ -81,12 +82,15 @@ def flatten(tensors: Iterable[Tensor]) -> Tensor:
 def unflatten(vector: Tensor, like: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """Return tensors of the shapes and dtypes of `like` whose coordinates are `vector`'s; inverse of `flatten`.
 
-    If there are several, each has its own storage: torch.view_as_complex refuses odd offsets.
+    Vectors (..., n) give tensors with the same leading dimensions. If there are several tensors, each has its own
+    storage: torch.view_as_complex refuses odd offsets.
     """
     if len(like) == 1:
         return (_shaped(vector, like[0]),)
     sizes = [coordinates_in(tensor) for tensor in like]
-    pieces = [piece.clone() if is_part(piece) else piece for piece in torch.split(vector, sizes)] if like else ()
+    pieces = (
+        [piece.clone() if is_part(piece) else piece for piece in torch.split(vector, sizes, dim=-1)] if like else ()
+    )
     return tuple(_shaped(piece, tensor) for piece, tensor in zip(pieces, like, strict=True))
 
 
@@ -108,11 +112,7 @@ def coordinates_in(tensor: Tensor) -> int:
 
 def unravel(position: int, shape: Sequence[int]) -> tuple[int, ...]:
     """Return the index of the entry at `position` in row-major order."""
-    index = []
-    for size in reversed(shape):
-        position, remainder = divmod(position, size)
-        index.append(remainder)
-    return tuple(reversed(index))
+    return tuple(map(int, np.unravel_index(position, shape)))
 
 
 def zero_outside(values: Tensor, where: slice | Tensor | int) -> Tensor:
@@ -222,17 +222,11 @@ def readable(tensor: Tensor) -> Tensor:
 
 
 def _shaped(piece: Tensor, like: Tensor) -> Tensor:
+    shape = (*piece.shape[:-1], *like.shape)
     if like.is_complex():
-        pairs = piece.reshape(*like.shape, 2).to(like.device)
+        pairs = piece.reshape(*shape, 2).to(like.device)
         return torch.view_as_complex(pairs.clone(memory_format=torch.contiguous_format)).to(like.dtype)
-    shaped = piece.reshape(like.shape)
-    same = shaped.dtype is like.dtype and shaped.device == like.device
-    return shaped if same else shaped.to(device=like.device, dtype=like.dtype)
-
-
-def _coordinates(tensor: Tensor) -> Tensor:
-    flat = real_view(tensor).reshape(-1)
-    return flat if flat.dtype is torch.float64 else flat.to(torch.float64)
+    return piece.reshape(shape).to(device=like.device, dtype=like.dtype)
 
 
 def _stored(tensor: Tensor) -> Tensor:

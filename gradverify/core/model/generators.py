@@ -11,8 +11,6 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from gradverify.core.model.limits import REMEMBERED
-
 MAGNITUDES = (0.5, 1.5)  # smallest and largest, of random numbers around 1
 _LEAST = torch.tensor(MAGNITUDES[0], dtype=torch.float64, device="cpu")
 _SEED_OFFSET = 24_301  # a backward that draws its mask again from seed 0 must not be right by accident
@@ -71,26 +69,14 @@ def shuffled(indices: Tensor) -> Tensor:
 
 
 def random_magnitudes(scale: Tensor, generator: Generator) -> Tensor:
-    """Return random numbers of random sign with magnitudes between 1/2 and 3/2 of `scale`, in its shape."""
-    return _signed_uniform(scale.shape, generator).to(scale.device).mul_(scale)
+    """Return random numbers of random sign with magnitudes between 1/2 and 3/2 of `scale`, from 32 random bits each."""
+    pairs = torch.empty((scale.numel() + 1) // 2, dtype=torch.long, device="cpu").random_(
+        -(2**63), None, generator=generator
+    )
+    integers = pairs.view(torch.int32)[: scale.numel()].reshape(scale.shape).to(torch.float64)
+    return torch.copysign(_LEAST, integers).add_(integers, alpha=2.0**-31).to(scale.device).mul_(scale)
 
 
 def random_magnitudes_from(scale: Tensor, seed: int) -> Tensor:
     """Return the first result of `random_magnitudes` with a generator seeded with `seed`; `scale` is (n,)."""
-    if scale.numel() > REMEMBERED:
-        return random_magnitudes(scale, Generator().manual_seed(seed))
-    return _cached_signed_uniform(scale.numel(), seed).to(scale.device) * scale
-
-
-@lru_cache(maxsize=256)
-def _cached_signed_uniform(count: int, seed: int) -> Tensor:
-    return _signed_uniform(torch.Size([count]), Generator().manual_seed(seed))
-
-
-def _signed_uniform(shape: torch.Size, generator: Generator) -> Tensor:
-    """Return random numbers of random sign with magnitudes between 1/2 and 3/2, from 32 random bits each."""
-    pairs = torch.empty((shape.numel() + 1) // 2, dtype=torch.long, device="cpu").random_(
-        -(2**63), None, generator=generator
-    )
-    integers = pairs.view(torch.int32)[: shape.numel()].reshape(shape).to(torch.float64)
-    return torch.copysign(_LEAST, integers).add_(integers, alpha=2.0**-31)
+    return random_magnitudes(scale, Generator().manual_seed(seed))

@@ -18,7 +18,6 @@ LARGEST = 40_000_000  # numbers in the largest tensors that are computed at all:
 AT_ONCE = 1 << 17  # numbers in the points and outputs of one call: for more, single calls cost nothing extra
 MIN_BATCHED = 6  # points, or cotangents: fewer are evaluated one by one
 _PORTION_ON_CPU = 1 << 15  # numbers per portion on the CPU: a dozen vectors of this length fit in a cache
-_PORTIONS_OF_ROWS = 2  # portions: that many rows of a matrix are quicker processed together
 _PORTION_ELSEWHERE = 1 << 20  # numbers per portion on other devices, where launching a kernel costs as much for fewer
 
 
@@ -54,12 +53,6 @@ def portions(like: Tensor) -> list[slice]:
     """Return slices of `portion` entries each that cover a vector (n,)."""
     width = portion(like)
     return [slice(start, start + width) for start in range(0, like.numel(), width)]
-
-
-def row_portions(like: Tensor) -> list[slice]:
-    """Return slices of rows that cover a matrix (C, m): as many rows as fit in two portions, and at least one slice."""
-    height = max(1, _PORTIONS_OF_ROWS * portion(like) // max(1, like.shape[1]))
-    return [slice(top, top + height) for top in range(0, max(1, len(like)), height)]
 
 
 def chunks(chosen: Tensor, numbers_per_move: int) -> Iterator[Tensor]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -38,8 +37,6 @@ def finite_size(values: Tensor) -> Tensor:
 
 def largest_in_tensor(values: Tensor, outputs: Sequence[Block]) -> Tensor:
     """Return for each value the largest finite magnitude in its output tensor, 0 if there is none; (m,)."""
-    if len(outputs) == 1 and values.numel():
-        return _largest_magnitude(values).expand_as(values)
     sizes = finite_size(values)
     for block in outputs:
         if block.stop > block.start:
@@ -63,15 +60,9 @@ def size_of_number(values: Tensor, outputs: Sequence[Block]) -> Tensor:
 
 def unit_roundoff(outputs: Sequence[Named], like: Tensor) -> Tensor:
     """Return the unit roundoff (eps / 2) of each value's own dtype; (m,)."""
-    if len(outputs) == 1:
-        return like.new_tensor(torch.finfo(outputs[0].tensor.dtype).eps / 2).expand_as(like)
-    units = torch.empty_like(like)
-    start = 0
-    for output in outputs:
-        stop = start + coordinates_in(output.tensor)
-        units[start:stop] = torch.finfo(output.tensor.dtype).eps / 2
-        start = stop
-    return units
+    units = [like.new_tensor(torch.finfo(output.tensor.dtype).eps / 2) for output in outputs]
+    parts = [unit.expand(coordinates_in(output.tensor)) for unit, output in zip(units, outputs, strict=True)]
+    return parts[0] if len(parts) == 1 else torch.cat([like[:0], *parts])
 
 
 def any_set(flags: Tensor) -> bool:
@@ -135,24 +126,11 @@ class LengthScales:
 def scales(point: Tensor, inputs: Sequence[Block]) -> LengthScales:
     """Return the length scales of every input coordinate; `point` is (n,)."""
     own = point.abs()
-    smallest, largest = map(float, torch.aminmax(own)) if own.numel() else (1.0, 1.0)
-    known = own
-    if not UNDERFLOW <= smallest <= largest < _FILL:
-        known = torch.where((own >= UNDERFLOW) & (own < _FILL), own, torch.nan)
-    shared = _shared(known, inputs)
-    if not largest < _OVERFLOW:
-        own = torch.where(own < _OVERFLOW, own, shared)
-    if not smallest >= UNDERFLOW:
-        own.masked_fill_(own < UNDERFLOW, 0.0)
+    shared = _shared(torch.where((own >= UNDERFLOW) & (own < _FILL), own, torch.nan), inputs)
+    own = torch.where(own < _OVERFLOW, own, shared)
+    own.masked_fill_(own < UNDERFLOW, 0.0)
     floor = (shared if len(inputs) > 1 else shared[:1]) * CLEARLY_LESS
     return LengthScales(own=own, shared=shared, step=torch.maximum(own, floor))
-
-
-def _largest_magnitude(values: Tensor) -> Tensor:
-    """Return the largest finite magnitude, 0 if there is none; ()."""
-    lowest, highest = torch.aminmax(values)
-    magnitude = torch.maximum(-lowest, highest)
-    return magnitude if float(magnitude) < math.inf else finite_size(values).max()
 
 
 def _shared(size: Tensor, inputs: Sequence[Block]) -> Tensor:

@@ -128,13 +128,13 @@ def bind(
     """
     keywords = dict(kwargs or {})
     slots = [*zip(names, args, strict=True), *keywords.items()]
-    differentiated = [entry for slot, value in slots for entry in _differentiated(slot, value)]
+    tensors = [entry for slot, value in slots for entry in named_tensors(slot, value)]
     project = projections or {}
-    primals = tuple(_primal(entry, project.get(entry.name)) for entry in differentiated)
+    primals = tuple(_primal(entry, project.get(entry.name)) for entry in tensors if entry.tensor.requires_grad)
     values = [value for _, value in slots]
     plain = not keywords and all(isinstance(value, Tensor) and value.requires_grad for value in values)
     bound = tuple(entry for slot, value in slots for entry in _bound(slot, value))
-    fixed = Fixed(originals=_given([entry for slot, value in slots for entry in _not_differentiated(slot, value)]))
+    fixed = Fixed(originals=_given([entry for entry in tensors if not entry.tensor.requires_grad]))
 
     def with_arguments(given: Sequence[Any]) -> Callable[..., Any]:
         def call(*tensors: Tensor) -> Any:
@@ -257,18 +257,11 @@ def _primal(entry: Named, project: Projection | None) -> Primal:
     return Primal(name=entry.name, tensor=plain_point(entry.tensor), like=like, project=project)
 
 
-def _differentiated(name: str, value: Any) -> list[Named]:
-    return [entry for entry in named_tensors(name, value) if entry.tensor.requires_grad]
-
-
 def _bound(name: str, value: Any) -> list[Bound]:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return [Bound(name=name, value=float(value))] if abs(value) <= sys.float_info.max else []
-    return [Bound(name=each.name, value=readable(each.tensor)) for each in _not_differentiated(name, value)]
-
-
-def _not_differentiated(name: str, value: Any) -> list[Named]:
-    return [entry for entry in named_tensors(name, value) if not entry.tensor.requires_grad]
+    tensors = (entry for entry in named_tensors(name, value) if not entry.tensor.requires_grad)
+    return [Bound(name=each.name, value=readable(each.tensor)) for each in tensors]
 
 
 def _given(entries: Sequence[Named]) -> tuple[Given, ...]:

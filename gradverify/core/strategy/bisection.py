@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from gradverify.core.backward.vjps import Backward, rows
+from gradverify.core.backward.vjps import Backward, row, row_cotangent
 from gradverify.core.estimate.samples import BAR_FACTOR, Estimate
 from gradverify.core.model.coordinates import zero_outside
 from gradverify.core.model.magnitudes import TINY, all_set
@@ -24,14 +24,6 @@ from gradverify.core.strategy.random_sums import (
 from gradverify.core.tuning import FEW
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Suspect:
-    """An entry that may be wrong."""
-
-    row: int
-    column: int
-
-
 class CachedRows(dict[int, Tensor]):
     """Rows of backward's Jacobian by output coordinate, each computed once and kept."""
 
@@ -39,7 +31,9 @@ class CachedRows(dict[int, Tensor]):
         self._backward = backward
 
     def __missing__(self, output: int) -> Tensor:
-        (self[output],) = rows(self._backward, [output])
+        scale, cotangent = row_cotangent(self._backward), torch.zeros_like(self._backward.known_vjp[0])
+        cotangent[output] = scale
+        self[output] = row(self._backward, cotangent) / scale
         return self[output]
 
 

@@ -15,7 +15,7 @@ from gradverify.core.decide.comparison import KEPT, Comparison, compare_verdicts
 from gradverify.core.decide.context import JudgingContext, MeasuredProblem, judging_context
 from gradverify.core.decide.directional import SUM_ROUNDING, are_smooth, columns_do_not_add_up
 from gradverify.core.decide.verdict import Judged
-from gradverify.core.estimate.column_groups import ColumnGroups, single_columns, sum_by_column
+from gradverify.core.estimate.column_groups import ColumnGroups, reduced_by_column, single_columns
 from gradverify.core.estimate.stencil import Stencil
 from gradverify.core.forward.sampler import outputs_near
 from gradverify.core.model.generators import random_magnitudes
@@ -43,7 +43,7 @@ def compare_densely(measured: MeasuredProblem) -> Comparison:
     column_groups = single_columns(sampled.point.numel(), sampled.value.numel(), sampled.point.device)
     claimed = jacobian(measured.backward).T.contiguous()
     context = judging_context(measured, column_groups, claimed)
-    return compare_verdicts(context, _judged(context, measured.initial.stencil)[0])
+    return compare_verdicts(context, _judged(context, measured.initial().stencil)[0])
 
 
 def compare_by_structure(measured: MeasuredProblem) -> Comparison | None:
@@ -70,12 +70,12 @@ def compare_column_groups(context: JudgingContext, hypothesis: Structure | None)
     `sample_single_steps` has checked the sums along a random direction.
     """
     judged, is_settled = _judged(context, None)
-    if not (
-        hypothesis is None
-        or is_settled
-        or (_entries_match_directional_difference(context, judged) and _pattern_holds(context, judged, hypothesis))
-    ):
-        return None
+    if hypothesis is not None and not is_settled:
+        every = torch.arange(context.column_groups.count, device=judged.code.device)
+        generator = torch.Generator().manual_seed(context.settings.seed + 2)
+        differs = columns_do_not_add_up(context, every, judged, generator)
+        if any_set(differs) or not _pattern_holds(context, judged, hypothesis):
+            return None
     return compare_verdicts(context, judged)
 
 
@@ -95,18 +95,11 @@ def claims_match_vjps(backward: Backward, column_groups: ColumnGroups, claimed: 
     return _adds_up(column_groups, claimed, cotangent, row(backward, cotangent), rounding)
 
 
-def _entries_match_directional_difference(context: JudgingContext, judged: Judged) -> bool:
-    """True if the measured entries, and no others, give the directional difference along a random direction."""
-    every = torch.arange(context.column_groups.count, device=judged.code.device)
-    generator = torch.Generator().manual_seed(context.settings.seed + 2)
-    return not any_set(columns_do_not_add_up(context, every, judged, generator))
-
-
 def _pattern_holds(context: JudgingContext, judged: Judged, structure: Structure) -> bool:
     """True if outputs stay bit for bit the same when coordinates outside their pattern are perturbed.
 
-    Only needed if some outputs have entries that are not smooth: `_entries_match_directional_difference` does not test
-    those. All coordinates but the columns of such outputs are perturbed first, then those that `_halves` yields.
+    Only needed if some outputs have entries that are not smooth: `columns_do_not_add_up` does not test those. All
+    coordinates but the columns of such outputs are perturbed first, then those that `_halves` yields.
     """
     rough = ~are_smooth(judged)
     if not any_set(rough):
@@ -122,8 +115,8 @@ def _pattern_holds(context: JudgingContext, judged: Judged, structure: Structure
 def _adds_up(column_groups: ColumnGroups, claimed: Tensor, cotangent: Tensor, vjp: Tensor, rounding: float) -> bool:
     """True if the claims weighted by a cotangent (m,) add up to its vjp (n,) up to rounding, where finite."""
     terms = claimed * cotangent.to(claimed.device)
-    off = (vjp - sum_by_column(column_groups, terms)).abs_()
-    size = sum_by_column(column_groups, terms.abs_())
+    off = (vjp - reduced_by_column(column_groups, terms, "sum")).abs_()
+    size = reduced_by_column(column_groups, terms.abs_(), "sum")
     finite = size.isfinite()
     largest = size.masked_fill(~finite, 0.0).amax() if size.numel() else 0.0
     return all_set((off <= (size + SIGNIFICANT * largest).mul_(rounding)) | ~finite)

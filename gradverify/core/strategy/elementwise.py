@@ -30,7 +30,7 @@ from gradverify.core.decide.context import (
     part_of,
 )
 from gradverify.core.decide.screen import screened
-from gradverify.core.decide.verdict import Code, Judged, all_match, of_outputs, with_outputs
+from gradverify.core.decide.verdict import Code, Judged, all_match, of_outputs, with_part
 from gradverify.core.estimate import richardson
 from gradverify.core.estimate.column_groups import groups_by_input, groups_of_outputs
 from gradverify.core.estimate.richardson import DEPTH
@@ -38,7 +38,7 @@ from gradverify.core.estimate.samples import BAR_FACTOR, Estimate
 from gradverify.core.forward.noise import SAFETY, at_least
 from gradverify.core.forward.sampler import Sampler, restricted_to_outputs
 from gradverify.core.model.limits import FEW_INPUTS, SUBSET, portions
-from gradverify.core.model.magnitudes import any_set, finite_size
+from gradverify.core.model.magnitudes import LengthScales, any_set, finite_size
 from gradverify.core.strategy.columnwise import claims_match_vjps, compare_column_groups
 from gradverify.core.strategy.elementwise_sampling import EntrywiseSamples, sample_elementwise, sample_elementwise_again
 from gradverify.core.strategy.structure import Structure, elementwise_structure
@@ -105,9 +105,8 @@ def compare_elementwise(measured: MeasuredProblem) -> Comparison | None:
     if found.doubt.numel() <= _MOST * measured.sampled.value.numel():
         rest = _compare_rest(measured, structure, function, found)
         if rest is not None:
-            judged = (
-                with_outputs(found.judged, found.doubt, rest.judged.judged) if found.judged and rest.judged else None
-            )
+            judged, place = found.judged, (slice(None), found.doubt)
+            judged = with_part(judged, place, rest.judged.judged) if judged and rest.judged else None
             whole = _comparison(measured, claimed, merged_extremes(rest.extremes, found.extremes), judged)
             counts = rest.counts + Counter({Code.MATCH: whole.entries - rest.entries})
             return replace(rest, entries=whole.entries, counts=counts, extremes=whole.extremes, judged=whole.judged)
@@ -144,7 +143,8 @@ def _screened(function: _Elementwise, samples: EntrywiseSamples, suspicious: Ten
     bends = bends if suspicious is None else bends.logical_or_(suspicious)
     groups = groups_by_input(len(claimed), claimed.shape[1], claimed.device)
     magnitude, largest, step = finite_size(claimed), function.largest(), function.length.flatten()
-    allowance = allowance_of(function.sampled, step, step, groups, magnitude, largest, function.settings)
+    lengths = LengthScales(own=step, shared=step, step=step)
+    allowance = allowance_of(function.sampled, lengths, groups, magnitude, largest, function.settings)
     first = screened(claimed, allowance, estimate, bends)
     doubt = first.doubt.any(dim=0)
     sure = doubt.logical_not().nonzero().squeeze(1)
@@ -192,7 +192,8 @@ def _judged_by_smaller_steps(
             return found
         part, first = function.of(outputs), samples.of(outputs)
         again = sample_elementwise_again(part.sampled, steps(measured.lengths).base, samples.places, outputs)
-        constant, flat = (again.samples == 0).all(dim=0), _is_flat_on_a_side(first)
+        constant, at_first = (again.samples == 0).all(dim=0), first.samples == 0
+        flat = at_first[:DEPTH].all(dim=0) | at_first[DEPTH:].all(dim=0)
         # An output that is constant at these steps may lie on one stair of rounding. It is taken as flat only if it is
         # constant on one side at the first, larger steps too, which then measure it.
         again = replace(again, step=torch.where(constant & flat, first.step, again.step))
@@ -201,19 +202,13 @@ def _judged_by_smaller_steps(
             extremes=merged_extremes(found.extremes, nearer.extremes),
             judged=None
             if found.judged is None or nearer.judged is None
-            else with_outputs(found.judged, outputs, nearer.judged),
+            else with_part(found.judged, (slice(None), outputs), nearer.judged),
             doubt=outputs[nearer.doubt],
             foretold=found.foretold,
         )
         if not nearer.foretold:
             return found
     return found
-
-
-def _is_flat_on_a_side(samples: EntrywiseSamples) -> Tensor:
-    """Mask of entries whose output is constant on one side of the point; (M, n)."""
-    constant = samples.samples == 0
-    return constant[:DEPTH].all(dim=0).logical_or_(constant[DEPTH:].all(dim=0))
 
 
 def _relative_noise(sampled: Sampler, samples: EntrywiseSamples) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -20,7 +20,7 @@ from gradverify.core.forward.sampler import restricted_to_outputs
 from gradverify.core.model.coordinates import zero_outside
 from gradverify.core.model.generators import MAGNITUDES
 from gradverify.core.model.magnitudes import all_set, any_set
-from gradverify.core.strategy.bisection import CachedRows, Suspect, single_wrong_column, wrong_columns, wrong_rows
+from gradverify.core.strategy.bisection import CachedRows, single_wrong_column, wrong_columns, wrong_rows
 from gradverify.core.strategy.random_sums import (
     RandomSums,
     SumDifference,
@@ -59,8 +59,9 @@ class _Search:
     """The search for the wrong entries of one block; mutable."""
 
     block: RandomSums
-    suspects: list[Suspect]  # those found so far
-    clean: bool = False  # all sums agree once the columns of the suspects are left out
+    rows: set[int] = field(default_factory=set)  # output and input coordinates of the suspected entries so far
+    columns: set[int] = field(default_factory=set)
+    clean: bool = False  # all sums agree once these columns are left out
     ended: bool = False  # the limit on the number of calls ended the search
 
 
@@ -80,18 +81,17 @@ def compare_by_random_sums(measured: MeasuredProblem, entrywise: MeasuredProblem
         limit = _detection_limit(whole, known_rows, generator)
         meter = measured.sampled.problem.meter
         last = meter.calls + settings.max_evaluations
-        searches += [_Search(block=block, suspects=[]) for block in split_into_blocks(whole)]
+        searches += [_Search(block=block) for block in split_into_blocks(whole)]
         for number, search in enumerate(searches):
             left = last - meter.calls
             budget = min(left, max(_LEAST, left // (len(searches) - number)))
             _run(search, known_rows, budget, math.ceil(_COLUMNS / len(searches)))
-        suspects = {suspect for search in searches for suspect in search.suspects}
-        found = _judged(entrywise, known_rows, suspects) if suspects else None
+        found = _judged(entrywise, known_rows, searches) if any(search.rows for search in searches) else None
         unnamed = [search for search in searches if not _is_explained(search, found)]
     except OutOfTime as end:
         if any(gap.differs and not gap.is_tolerable for gap in whole.gaps):
-            columns = {suspect.column for search in searches for suspect in search.suspects}
-            raise UnfinishedSearch(end.deadline, tuple(sorted(columns)), measured.entries) from end
+            columns = sorted(set().union(*(search.columns for search in searches)))
+            raise UnfinishedSearch(end.deadline, tuple(columns), measured.entries) from end
         raise
     counts = Counter() if found is None else found.counts
     if not counts[Code.MISMATCH]:
@@ -134,8 +134,8 @@ def _is_explained(search: _Search, found: Comparison | None) -> bool:
     groups = () if found is None else found.groups
     if any(group.code is Code.MISMATCH and group.of in block.outputs and group.wrt in block.inputs for group in groups):
         return True
-    columns = sorted({suspect.column for suspect in search.suspects})
-    return search.clean and not any(sum_difference(block, zero_outside(lengths, k)).differs for k in columns)
+    columns = (zero_outside(lengths, k) for k in sorted(search.columns))
+    return search.clean and not any(sum_difference(block, column).differs for column in columns)
 
 
 def _run(search: _Search, known_rows: CachedRows, budget: int, enough: int) -> None:
@@ -150,7 +150,8 @@ def _run(search: _Search, known_rows: CachedRows, budget: int, enough: int) -> N
         for column, rows in _wrong_places(block, known_rows, directions, gaps, last):
             columns.append(column)
             named &= bool(rows)
-            search.suspects += [Suspect(row=place, column=column) for place in rows]
+            search.rows.update(rows)
+            search.columns.update([column] if rows else [])
             if len(columns) == enough:
                 return
         search.ended = meter.calls >= last
@@ -176,11 +177,13 @@ def _wrong_places(
         yield column, wrong_rows(block, known_rows, column)
 
 
-def _judged(measured: MeasuredProblem, known_rows: CachedRows, suspects: set[Suspect]) -> Comparison:
+def _judged(measured: MeasuredProblem, known_rows: CachedRows, searches: Sequence[_Search]) -> Comparison:
     """Judge the suspects, and all other entries in their rows and columns, as a small Jacobian."""
     point = measured.sampled.point
-    places = torch.tensor(sorted({suspect.row for suspect in suspects}), device=point.device)
-    chosen = torch.tensor(sorted({suspect.column for suspect in suspects}), device=point.device)
+    places, chosen = (
+        torch.tensor(sorted(set().union(*found)), device=point.device)
+        for found in zip(*((search.rows, search.columns) for search in searches), strict=True)
+    )
     sampled = restricted_to_outputs(measured.sampled, places)
     claimed = torch.stack([known_rows[place] for place in places.tolist()], dim=1)
     column_groups = single_columns(len(point), len(places), point.device)

@@ -236,14 +236,14 @@ def best_slope(
     """
     sampled, noise, squares = measured.sampled, measured.noise, cotangents.square()
     best = found = known or directional_derivative(sampled, noise, direction, LONG_STEP)
-    bar = _bar_of_sums(cotangents, best)
+    bar = float(sums_of_slopes(cotangents, (best,)).bar.sum())
     least = float((squares @ noise.level.square()).sqrt().sum()) * NOISE_FACTOR * 2.0 ** (DEPTH - 2)  # times the step
     for first in CLOSER_STEPS:
         size = float((squares @ found.value.nan_to_num(0.0, 0.0, 0.0).square()).sqrt().sum())
         if bar <= max(_SHARP * size, least / first):
             break
         found = directional_derivative(sampled, noise, direction, first)
-        if (found_bar := _bar_of_sums(cotangents, found)) < bar:
+        if (found_bar := float(sums_of_slopes(cotangents, (found,)).bar.sum())) < bar:
             best, bar = found, found_bar
     return best
 
@@ -300,10 +300,6 @@ def _equalized_steps(lengths: Tensor, vjps: Tensor) -> Tensor:
     if not known.numel():
         return lengths
     return lengths * (known.median() / influence.clamp(min=TINY)).clamp(max=1.0)
-
-
-def _bar_of_sums(cotangents: Tensor, slopes: Estimate) -> float:
-    return float(sums_of_slopes(cotangents, (slopes,)).bar.sum())
 
 
 def _blocks(whole: RandomSums, off: Sequence[tuple[Tensor, SumDifference]]) -> Iterator[RandomSums]:

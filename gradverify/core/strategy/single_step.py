@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from gradverify.core.decide.compare import differs_clearly, judge_smooth, largest_resolving_bar
-from gradverify.core.decide.context import JudgingContext, of_column_groups, part_of
+from gradverify.core.decide.context import JudgingContext, of_column_groups
 from gradverify.core.decide.directional import FIRST, LONG_STEP, differs, sum_along
-from gradverify.core.decide.screen import Look, Screened, joined_looks, of_groups, screened, screened_by_rows
+from gradverify.core.decide.screen import Look, Screened, joined_looks, of_groups, screened
 from gradverify.core.decide.verdict import replaced
 from gradverify.core.estimate.column_groups import spread_to_entries, value_of_column
 from gradverify.core.estimate.richardson import LARGEST_DEVIATION
@@ -28,6 +28,7 @@ from gradverify.core.model.coordinates import zero_outside
 from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.limits import chunks, portion
 from gradverify.core.model.magnitudes import all_set, any_set
+from gradverify.core.strategy.sparsity import input_parts
 from gradverify.core.tuning import ALIKE, SEVERAL
 from gradverify.deadline import OutOfTime
 
@@ -84,11 +85,9 @@ def _inputs_moved_together(context: JudgingContext, *, only_cotangents: bool) ->
             moved = torch.isin(groups.colour, colours)
             moved[own:] = False
             yield moved.nonzero().squeeze(1)
-    for tensor in dict.fromkeys(block.tensor for block in sampled.inputs):  # of a complex one, both parts
-        blocks = [block for block in sampled.inputs if block.tensor == tensor]
-        start, stop = min(block.start for block in blocks), max(block.stop for block in blocks)
-        if stop > start and (start >= own or not (only_cotangents or small)):
-            yield slice(start, stop)
+    for part in input_parts(sampled):
+        if part.start >= own or not (only_cotangents or small):
+            yield part.coordinates
 
 
 def _saves_calls(sampled: Sampler) -> bool:
@@ -167,7 +166,7 @@ def _judged_differences(context: JudgingContext, chosen: Tensor, base: Tensor, c
     sampled, claimed, groups = context.sampled, context.claimed[chosen], context.column_groups
     allowance = of_column_groups(context.allowance, chosen)
     steps = Steps(base=base, factors=torch.ones_like(base[:1]))
-    samples = samples_of(sampled, sample_stencil(sampled, groups, chosen, steps), slice(None))
+    samples = samples_of(sampled, sample_stencil(sampled, groups, chosen, steps))
     value, own = samples.difference, value_of_column(groups, chosen, context.lengths.own)
     bar = (difference_noise(context.noise, samples) + input_rounding_noise(sampled, samples, own)).squeeze(1)
     value = value.squeeze(1)
@@ -183,18 +182,11 @@ def _judged_differences(context: JudgingContext, chosen: Tensor, base: Tensor, c
 def _judged_rises(context: JudgingContext, chosen: Tensor) -> Screened:
     """Judge the entries of some column groups by one step to one side each."""
     values, distance = sample_one_step(context.sampled, context.column_groups, chosen, context.lengths.step * LONG_STEP)
-    is_all = len(chosen) == context.column_groups.count
-    claimed = context.claimed if is_all else context.claimed[chosen]
-    allowance = of_column_groups(context.allowance, chosen)
-
-    def estimate_of(rows: slice) -> tuple[Estimate, Tensor]:
-        rise = values[rows] - context.sampled.value
-        bar = _noise_of_samples(context.noise, rise, 2 * NOISE_FACTOR).div_(distance[rows])
-        estimate = Estimate(value=rise.div_(distance[rows]), bar=bar)
-        tolerated = part_of(allowance, rows, slice(None)).atol.add_(bar)
-        return estimate, (claimed[rows] - estimate.value).abs_() > tolerated
-
-    return screened_by_rows(claimed, allowance, estimate_of)
+    claimed, allowance = context.claimed[chosen], of_column_groups(context.allowance, chosen)
+    rise = values - context.sampled.value
+    bar = _noise_of_samples(context.noise, rise, 2 * NOISE_FACTOR).div_(distance)
+    estimate = Estimate(value=rise.div_(distance), bar=bar)
+    return screened(claimed, allowance, estimate, (claimed - estimate.value).abs_() > allowance.atol.add_(bar))
 
 
 def _settled(context: JudgingContext, lines: Sequence[_Line], look: Look) -> Look:

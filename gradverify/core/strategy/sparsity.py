@@ -80,7 +80,8 @@ def patterns_by_input(
         _perturb(perturbation, {axis: slices[:SEVERAL] for axis, slices in own.items()})
         _perturb(perturbation, {axis: slices for axis, slices in own.items() if not _all_change(perturbation, axis)})
         unchanged = [axis for axis in own if {*chain(*perturbation.changes[axis].values())} <= {None}]
-        _perturb(perturbation, {axis: _further_slices(axis, generator) for axis in unchanged})
+        further = {axis: torch.randperm(axis[0].shape[axis[1]], generator=generator)[:_FURTHER] for axis in unchanged}
+        _perturb(perturbation, {axis: slices.tolist() for axis, slices in further.items()})  # as happens for a ReLU
         yield source, [_pattern(perturbation, source, number) for number in range(len(targets))]
 
 
@@ -182,12 +183,6 @@ def _slices(size: int, targets: Sequence[TensorPart], generator: Generator) -> l
         return list(range(size))
     inner = torch.randint(2, size - 2, (SEVERAL,), generator=generator).tolist()
     return sorted({0, 1, *inner, size - 1})
-
-
-def _further_slices(axis: _Axis, generator: Generator) -> list[int]:
-    """Return further slices to try if the first ones changed nothing, as happens for a ReLU."""
-    source, dimension = axis
-    return torch.randperm(source.shape[dimension], generator=generator)[:_FURTHER].tolist()
 
 
 def _all_change(perturbation: _Perturbation, axis: _Axis) -> bool:

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from gradverify.core.backward.vjps import EVERYTHING, Backward, jacobian, many_vjps
 from gradverify.core.decide.comparison import KEPT
-from gradverify.core.estimate.column_groups import ColumnGroups, elementwise_groups, groups_by_input
+from gradverify.core.estimate.column_groups import ColumnGroups, groups_by_input
 from gradverify.core.forward.sampler import Sampler
 from gradverify.core.model.coordinates import total
 from gradverify.core.model.limits import AT_ONCE, HELD, LARGEST, MIN_BATCHED
@@ -46,7 +46,7 @@ class Structure:
 def find_structure(sampled: Sampler, lengths: LengthScales, seed: int, most_groups: float) -> Structure | None:
     """Return a structure of at most `most_groups` column groups, or None; costs a forward per slice tried."""
     all_links: list[InputOutputPattern] = []
-    colours, columns, count, coordinates = [], [], 0, len(sampled.point)
+    colours, columns, count = [], [], 0
     for source, links in patterns_by_input(sampled, lengths, seed):
         periods = _periods(source, links)
         count += math.prod(periods)
@@ -58,8 +58,6 @@ def find_structure(sampled: Sampler, lengths: LengthScales, seed: int, most_grou
     device = sampled.point.device
     colour, column_of = torch.cat(colours).to(device), torch.cat(columns).to(device)
     column_groups = ColumnGroups(colour=colour, column_of=column_of, complete=all_set(column_of >= 0))
-    if len(column_of) == 1 and torch.equal(column_of[0], torch.arange(coordinates, device=device)):
-        column_groups = elementwise_groups(coordinates, device)
     return Structure(column_groups=column_groups, patterns=tuple(all_links))
 
 
@@ -148,7 +146,10 @@ def _write_entries(backward: Backward, column_groups: ColumnGroups, colouring: _
     height = max(1, HELD // (outputs + len(column_groups.colour)))
     for start in range(0, colouring.count, height):
         cotangents = torch.zeros(min(height, colouring.count - start), outputs, dtype=torch.float64)
-        covered = [(link, *_covered(colour - start, len(cotangents))) for link, colour in colouring.links]
+        covered = []  # with the places of these colours, and the colours
+        for link, colour in colouring.links:
+            place = ((colour >= start) & (colour < start + len(cotangents))).nonzero().squeeze(1)
+            covered.append((link, place, colour[place] - start))
         for link, place, colour in covered:
             cotangents[colour, link.target.start + place] = 1.0
         vjps = many_vjps(backward, cotangents, colouring.only)
@@ -160,12 +161,6 @@ def _write_entries(backward: Backward, column_groups: ColumnGroups, colouring: _
             position = colour.to(vjps.device) * vjps.shape[1] + column_of.sub(first).clamp_(min=0)
             entries = vjps.reshape(-1).index_select(0, position.reshape(-1)).view(column_of.shape)
             claimed[rows, places] = entries.masked_fill_(column_of < 0, 0.0)
-
-
-def _covered(colour: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Return the places of the colours from 0 to `count`, and these colours."""
-    place = ((colour >= 0) & (colour < count)).nonzero().squeeze(1)
-    return place, colour[place]
 
 
 def _row_colours(link: InputOutputPattern) -> Tensor:

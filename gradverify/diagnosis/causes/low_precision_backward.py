@@ -8,6 +8,7 @@ from torch import Tensor
 from gradverify.core.backward.vjps import Backward, row, row_cotangent
 from gradverify.core.model.coordinates import zero_outside
 from gradverify.core.model.generators import random_magnitudes
+from gradverify.core.model.problem import NARROW
 from gradverify.diagnosis.block.entries import BlockEntries
 from gradverify.diagnosis.naming.wording import rounded_up
 from gradverify.diagnosis.projections.sums import ComparedBlock
@@ -15,7 +16,6 @@ from gradverify.errors import EvaluationError
 from gradverify.evidence import Diagnosis, WrongBlock
 
 LOW_PRECISION = "low-precision-backward"
-_DTYPES = (torch.bfloat16, torch.float16, torch.float32)  # coarsest first
 _COTANGENTS = 4  # random, of 32 bits each: even a Jacobian of zeros and ones returns numbers that narrow dtypes round
 _MIN_NUMBERS = 6  # distinct numbers required: one float16 number in eight is a bfloat16 number by chance
 _MAX_ROUNDINGS = 256  # times eps of the narrower dtype: a larger error has another cause
@@ -63,5 +63,5 @@ def _exact_dtypes(backward: Backward, numbers: Tensor) -> list[torch.dtype]:
     """Return the dtypes with a larger eps than all inputs and outputs that hold all numbers exactly, coarsest first."""
     tensors = [primal.tensor for primal in backward.problem.primals] + [each.tensor for each in backward.tape.outputs]
     eps = max(torch.finfo(tensor.dtype).eps for tensor in tensors if tensor.is_floating_point() or tensor.is_complex())
-    narrower = (dtype for dtype in _DTYPES if torch.finfo(dtype).eps > eps)
+    narrower = (dtype for dtype in NARROW if torch.finfo(dtype).eps > eps)
     return [dtype for dtype in narrower if torch.equal(numbers.to(dtype).to(numbers.dtype), numbers)]

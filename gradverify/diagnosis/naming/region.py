@@ -109,12 +109,8 @@ class _Split:
     def region(self, text: str, families: int, *, anchored: bool = False, one_sided: bool = False) -> Region:
         """Return a region that holds the bad values alone, one of `families` that might hold as many."""
         is_extreme = not anchored and min(len(self.bad), len(self.good)) < SEVERAL
-        likely = 1.0 if is_extreme else self.chance(families)
+        likely = 1.0 if is_extreme else chance(families, len(self.bad) + len(self.good), len(self.bad))
         return Region(text=text, chance=likely, anchored=anchored, one_sided=one_sided, membership=self.membership)
-
-    def chance(self, families: int) -> float:
-        """Return the chance that as many random values would be one of `families` given sets."""
-        return chance(families, len(self.bad) + len(self.good), len(self.bad))
 
     def membership(self, others: Mapping[str, Tensor]) -> tuple[Tensor, Tensor] | None:
         """Return which new values of the variable are inside, and for which that is certain; see `Membership`.
@@ -179,7 +175,7 @@ def _level(split: _Split) -> Iterator[Region]:
     """Yield "x = 0" if all wrong coordinates, and no right ones, have one value."""
     bad, good = split.bad, split.good
     if len(bad) >= 2 and bool((bad == bad[0]).all()) and not bool((good == bad[0]).any()):
-        likely = split.chance(1 + len(torch.unique(good)))
+        likely = chance(1 + len(torch.unique(good)), len(bad) + len(good), len(bad))
         text = f"{split.variable.name} = {float(bad[0]) + 0.0:.6g}"  # no -0
         yield Region(text=text, chance=likely, level=True, membership=split.membership)
 

@@ -129,12 +129,11 @@ def variables(evidence: WrongBlock, axis: Axis) -> tuple[Variable, ...]:
     names = {block.name, *(output.name for output in evidence.outputs)}
     given = [each for each in tensors_along(evidence, axis) if not each.where and each.name not in names]
     found = [(block.name, VariableKind.OWN, own)]
-    if axis is Axis.INPUT:
-        found += [(f"|{block.name} - {each.name}|", VariableKind.DISTANCE, (own - each.values).abs()) for each in given]
-        found += [(f"{block.name} - {each.name}", VariableKind.OTHER, own - each.values) for each in given]
+    beside = given if axis is Axis.INPUT else []  # differences and products are of an input only
+    found += [(f"|{block.name} - {each.name}|", VariableKind.DISTANCE, (own - each.values).abs()) for each in beside]
+    found += [(f"{block.name} - {each.name}", VariableKind.OTHER, own - each.values) for each in beside]
     found += [(each.name, VariableKind.OTHER, each.values) for each in given]
-    if axis is Axis.INPUT:
-        found += [(f"{block.name}·{each.name}", VariableKind.OTHER, own * each.values) for each in given]
+    found += [(f"{block.name}·{each.name}", VariableKind.OTHER, own * each.values) for each in beside]
     if axis is Axis.INPUT and evidence.of.shape == block.shape:
         found.append((evidence.of.name, VariableKind.OTHER, value[evidence.of.coordinates]))
     finite = (each for each in found if bool(torch.isfinite(each[2]).all()))

@@ -82,7 +82,7 @@ class RandomProjections(BothSides):
 
     def shows_constant(self, constant: Tensor) -> bool:
         """True if `constant` (n,), added to every gradient, is a visible part of the errors."""
-        return any_set(self.along_directions(constant).abs() > CLOSE * self.error_size)
+        return any_set((self.displacements @ constant).abs() > CLOSE * self.error_size)
 
     def multiple_of_cotangent(self, inputs: Tensor) -> str | None:
         """Return "cotangent", or "3 × cotangent", if backward returns one multiple of it by `inputs` (n,) bool."""
@@ -90,10 +90,6 @@ class RandomProjections(BothSides):
             return None
         given = self.weights[:, inputs]
         return cotangents_in_words((self.gradients[:, inputs] / given)[given != 0])
-
-    def along_directions(self, gradient: Tensor) -> Tensor:
-        """Return the sums (L,) of a gradient (n,) by the block's input along the directions."""
-        return self.displacements @ gradient
 
     def over(self, of: Block, wrt: Block) -> RandomProjections:
         """Return random sums over other tensors; costs as much as `ask`."""
@@ -175,7 +171,7 @@ def _predicted_sums(projections: RandomProjections, pattern: Pattern, along: sli
     predicted = scaled(sums_of_slopes(cotangents, slopes), pattern.factor)
     if pattern.constant is None:
         return predicted
-    return replace(predicted, value=predicted.value + projections.along_directions(pattern.constant)[along])
+    return replace(predicted, value=predicted.value + (projections.displacements @ pattern.constant)[along])
 
 
 def transposed_sums(projections: RandomProjections) -> Estimate:
