@@ -15,7 +15,7 @@ def main() -> None:
     from gradverify.cli.streams import open_closed_streams
 
     open_closed_streams()
-    if sys.argv[1:2] in _COMMANDS_THAT_RUN_CASES:
+    if sys.argv[1:2] in _COMMANDS_THAT_RUN_CASES and not {"-h", "--help"} & {*sys.argv}:
         from gradverify.run.start_server import start_early
 
         start_early()

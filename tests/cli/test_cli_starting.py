@@ -70,7 +70,7 @@ main()
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize(
     ("words", "servers"),
-    [(["run", "nowhere"], 1), (["check", "-j", "0", "nowhere.py:F"], 1), (["explain", "GV101"], 0)],
+    [(["run", "nowhere"], 1), (["check", "-j", "0", "nowhere.py:F"], 1), (["run", "-h"], 0), (["explain", "GV101"], 0)],
 )
 def test_torch_loads_while_the_command_line_is_read_and_no_process_stays(words: list[str], servers: int) -> None:
     text = CHILDREN.format(words=["gradverify", *words])
