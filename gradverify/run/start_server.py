@@ -68,11 +68,12 @@ def start_server(path: Sequence[str] | None = None) -> Server:
         raise ServerError("this system cannot fork workers; `-j 0` runs without them")
     given = _given(path)
     early = _EARLY.pop(given, None)
+    stop_early()  # one that would be started otherwise
     return _started(*given) if early is None else early
 
 
 def stop_early() -> None:
-    """Stop the server that was started early, if nothing uses it."""
+    """Stop the server that was started early, if nothing uses it yet."""
     while _EARLY:
         stop_server(_EARLY.popitem()[1])
 
