@@ -28,7 +28,6 @@ from gradverify.core.model.coordinates import zero_outside
 from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.limits import chunks, portion
 from gradverify.core.model.magnitudes import all_set, any_set
-from gradverify.core.strategy.sparsity import input_parts
 from gradverify.core.tuning import ALIKE, SEVERAL
 from gradverify.deadline import OutOfTime
 
@@ -85,9 +84,11 @@ def _inputs_moved_together(context: JudgingContext, *, only_cotangents: bool) ->
             moved = torch.isin(groups.colour, colours)
             moved[own:] = False
             yield moved.nonzero().squeeze(1)
-    for part in input_parts(sampled):
-        if part.start >= own or not (only_cotangents or small):
-            yield part.coordinates
+    for tensor in dict.fromkeys(block.tensor for block in sampled.inputs):  # of a complex one, both parts
+        blocks = [block for block in sampled.inputs if block.tensor == tensor]
+        start, stop = min(block.start for block in blocks), max(block.stop for block in blocks)
+        if stop > start and (start >= own or not (only_cotangents or small)):
+            yield slice(start, stop)
 
 
 def _saves_calls(sampled: Sampler) -> bool:
