@@ -93,7 +93,9 @@ def judge_all(context: JudgingContext, stencil: Stencil | None, settled: Look | 
     if looks:
         parts.append(_judge(context, *joined_looks(looks), history))
     judged = stacked([judged for _, judged in parts])
-    return judged if len(parts) == 1 else of_rows(judged, torch.cat([chosen for chosen, _ in parts]).argsort())
+    if settled is None or len(parts) == 1:  # the groups are in order
+        return judged
+    return of_rows(judged, torch.cat([chosen for chosen, _ in parts]).argsort())
 
 
 def judge_column_groups(context: JudgingContext, chosen: Tensor) -> Judged:

@@ -10,7 +10,7 @@ is wrong only if further nearby points, and both sides of the point itself, show
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -55,14 +55,14 @@ def judge_subgradients(context: JudgingContext, judged: Judged) -> tuple[Judged,
         return judged, ()
     generator = torch.Generator().manual_seed(context.settings.seed + 5)
     near, kinked = focused(context, rows), kinked[:, rows]
-    wrong_rows: list[_Row] = []
+    wrong_rows: list[_WrongRow] = []
     for suspects in _suspects(near, kinked, generator):
-        known = {row.index for row in wrong_rows}
+        known = {wrong.row.index for wrong in wrong_rows}
         for group in _disjoint_groups(near, [row for row in suspects if row.index not in known]):
             wrong_rows += _confirmed(near, group, generator)
     if not wrong_rows:
         return judged, ()
-    return _with_wrong_rows(context, rows, judged, wrong_rows), tuple(_reported(near, row) for row in wrong_rows)
+    return _with_wrong_rows(context, rows, judged, wrong_rows), tuple(_reported(near, wrong) for wrong in wrong_rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,9 +76,16 @@ class _Row:
     direction: Tensor  # (k,) displacement of the inputs; the largest entry is 1
     length: float  # smallest length scale of the inputs
     negligible: float  # derivatives along the direction that are smaller are negligible
-    rise: float = 0.0  # numeric and claimed derivative along the direction, and their uncertainty, once measured
-    claimed: float = 0.0
-    unsure: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _WrongRow:
+    """A row that is no subgradient, and the derivatives along its direction."""
+
+    row: _Row
+    rise: float  # numeric
+    claimed: float
+    unsure: float  # uncertainty of both
 
 
 def _suspects(near: JudgingContext, kinked: Tensor, generator: torch.Generator) -> Iterator[list[_Row]]:
@@ -189,7 +196,7 @@ def _rows_at_kinks(context: JudgingContext, code: Tensor) -> tuple[Tensor, Tenso
     return kinked, several.nonzero().squeeze(1)[:_ROWS]
 
 
-def _confirmed(near: JudgingContext, group: Sequence[_Row], generator: torch.Generator) -> Iterator[_Row]:
+def _confirmed(near: JudgingContext, group: Sequence[_Row], generator: torch.Generator) -> Iterator[_WrongRow]:
     """Yield the rows whose claims are wrong along their direction at all nearby points, and on both sides of the point.
 
     Points near the lines in the direction of the claims are on pieces that random points miss.
@@ -226,34 +233,35 @@ def _confirmed(near: JudgingContext, group: Sequence[_Row], generator: torch.Gen
         rise, claimed_rise = float(derivatives.mean()), float(terms.sum())
         constant = float(derivatives.max() - derivatives.min()) <= tolerance
         if constant and abs(claimed_rise - rise) > CLEARLY_ABOVE * tolerance:
-            yield replace(row, rise=rise, claimed=claimed_rise, unsure=tolerance)
+            yield _WrongRow(row=row, rise=rise, claimed=claimed_rise, unsure=tolerance)
 
 
-def _with_wrong_rows(context: JudgingContext, rows: Tensor, judged: Judged, wrong_rows: Sequence[_Row]) -> Judged:
+def _with_wrong_rows(context: JudgingContext, rows: Tensor, judged: Judged, wrong_rows: Sequence[_WrongRow]) -> Judged:
     """Return the verdicts with the wrong rows marked; their numeric entries become the nearest right ones."""
     wrong, numeric, bar = torch.zeros_like(judged.kinked), judged.numeric.clone(), judged.bar.clone()
     error, allowed = judged.error.clone(), judged.allowed.clone()
-    for row in wrong_rows:
-        output = int(rows[row.index])
+    for found in wrong_rows:
+        row, output = found.row, int(rows[found.row.index])
         accused = row.kinked & (row.direction.abs() > NEGLIGIBLE)
         index = (row.chosen[accused], torch.full_like(row.chosen[accused], output))
         share = row.direction[accused] / row.direction[accused].square().sum()
-        excess = (row.claimed - row.rise) * share
+        excess = (found.claimed - found.rise) * share
         wrong[index] = True
         numeric[index] = context.claimed[index] - excess
-        bar[index] = row.unsure * share.abs()
-        error[index], allowed[index] = excess.abs(), BAR_FACTOR * row.unsure * share.abs()
+        bar[index] = found.unsure * share.abs()
+        error[index], allowed[index] = excess.abs(), BAR_FACTOR * found.unsure * share.abs()
     rules = [(wrong, Reason.NOT_A_SUBGRADIENT)]
     return decide(judged, rules, numeric=numeric, bar=bar, error=error, allowed=allowed)
 
 
-def _reported(near: JudgingContext, row: _Row) -> WrongDirection:
+def _reported(near: JudgingContext, wrong: _WrongRow) -> WrongDirection:
     """Return the direction for the report; a numeric derivative within its uncertainty becomes 0."""
+    row = wrong.row
     nonzero = row.direction.abs() > NEGLIGIBLE
     return WrongDirection(
         output=int(output_indices(near.sampled, torch.tensor([row.index]))[0]),
         inputs=tuple(row.inputs[nonzero].tolist()),
         direction=tuple(row.direction[nonzero].tolist()),
-        rise=row.rise if abs(row.rise) > row.unsure else 0.0,
-        claimed=row.claimed,
+        rise=wrong.rise if abs(wrong.rise) > wrong.unsure else 0.0,
+        claimed=wrong.claimed,
     )

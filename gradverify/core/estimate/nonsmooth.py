@@ -192,5 +192,5 @@ def _steepest(samples: Samples) -> Tensor:
 
 
 def _is_halving(samples: Samples) -> Tensor:
-    """Mask of the steps that are halved, which the input's dtype may round; (C, K, 1 or m)."""
+    """Mask of the longest steps, each half of the one before; the input's dtype may round them; (C, K, 1 or m)."""
     return samples.forth > 0.75 * _LAST_HALVING * samples.forth[:, :1]

@@ -118,7 +118,8 @@ def initial_samples(sampled: Sampler, lengths: LengthScales, seed: int) -> Initi
 
     Inputs in which the function is linear are left out.
     """
-    noise, stencil, inputs, outputs = None, None, sampled.point.numel(), sampled.value.numel()
+    noise, stencil = None, None
+    inputs, outputs = sampled.point.numel(), sampled.value.numel()
     points = len(SAMPLE_DISTANCES) + 2 * richardson.DEPTH * inputs
     if inputs < FEW_INPUTS and points * (inputs + outputs) <= AT_ONCE:
         direction = first_direction(sampled, lengths, seed)
@@ -128,7 +129,9 @@ def initial_samples(sampled: Sampler, lengths: LengthScales, seed: int) -> Initi
             on_line, stencil = found
             noise = noise_from_samples(sampled, direction, on_line)
     noise = noise or measure(sampled, lengths, seed)
-    if sampled.narrowing_eps or any_set(noise.upper_level > noise.level):  # it casts, or noise vanishes closer by
+    if sampled.narrowing_eps or any_set(
+        noise.upper_level > noise.level
+    ):  # casts, or noise that vanishes at smaller spacings
         noise = with_stairs(noise, sampled, lengths)
     return InitialSamples(noise=noise, stencil=stencil)
 

@@ -150,8 +150,9 @@ def _run(search: _Search, known_rows: CachedRows, budget: int, enough: int) -> N
         for column, rows in _wrong_places(block, known_rows, directions, gaps, last):
             columns.append(column)
             named &= bool(rows)
-            search.rows.update(rows)
-            search.columns.update([column] if rows else [])
+            if rows:
+                search.rows.update(rows)
+                search.columns.add(column)
             if len(columns) == enough:
                 return
         search.ended = meter.calls >= last
@@ -180,10 +181,8 @@ def _wrong_places(
 def _judged(measured: MeasuredProblem, known_rows: CachedRows, searches: Sequence[_Search]) -> Comparison:
     """Judge the suspects, and all other entries in their rows and columns, as a small Jacobian."""
     point = measured.sampled.point
-    places, chosen = (
-        torch.tensor(sorted(set().union(*found)), device=point.device)
-        for found in zip(*((search.rows, search.columns) for search in searches), strict=True)
-    )
+    places = torch.tensor(sorted(set().union(*(search.rows for search in searches))), device=point.device)
+    chosen = torch.tensor(sorted(set().union(*(search.columns for search in searches))), device=point.device)
     sampled = restricted_to_outputs(measured.sampled, places)
     claimed = torch.stack([known_rows[place] for place in places.tolist()], dim=1)
     column_groups = single_columns(len(point), len(places), point.device)

@@ -80,8 +80,9 @@ def patterns_by_input(
         _perturb(perturbation, {axis: slices[:SEVERAL] for axis, slices in own.items()})
         _perturb(perturbation, {axis: slices for axis, slices in own.items() if not _all_change(perturbation, axis)})
         unchanged = [axis for axis in own if {*chain(*perturbation.changes[axis].values())} <= {None}]
+        # Further slices, where the first ones changed nothing, as happens for a ReLU.
         further = {axis: torch.randperm(axis[0].shape[axis[1]], generator=generator)[:_FURTHER] for axis in unchanged}
-        _perturb(perturbation, {axis: slices.tolist() for axis, slices in further.items()})  # as happens for a ReLU
+        _perturb(perturbation, {axis: slices.tolist() for axis, slices in further.items()})
         yield source, [_pattern(perturbation, source, number) for number in range(len(targets))]
 
 

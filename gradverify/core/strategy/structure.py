@@ -146,7 +146,7 @@ def _write_entries(backward: Backward, column_groups: ColumnGroups, colouring: _
     height = max(1, HELD // (outputs + len(column_groups.colour)))
     for start in range(0, colouring.count, height):
         cotangents = torch.zeros(min(height, colouring.count - start), outputs, dtype=torch.float64)
-        covered = []  # with the places of these colours, and the colours
+        covered = []  # (link, its outputs that have one of the next colours, those colours counted from `start`)
         for link, colour in colouring.links:
             place = ((colour >= start) & (colour < start + len(cotangents))).nonzero().squeeze(1)
             covered.append((link, place, colour[place] - start))

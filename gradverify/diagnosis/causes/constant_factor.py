@@ -225,13 +225,15 @@ def _counts(block: WrongBlock, live: int | None) -> dict[int, str]:
             found.setdefault(size, f"size of {tensor.name}'s {dimensions}")
         found.setdefault(total(tensor.shape), f"number of {tensor.name}'s elements")
     for entry in block.backward.problem.bound:
-        mask = entry.value
-        is_real = isinstance(mask, Tensor) and mask.numel() > 0 and not mask.is_complex()
-        if isinstance(mask, Tensor) and is_real and bool(((mask == 0) | (mask == 1)).all()):
-            found.setdefault(int((mask != 0).sum()), f"number of {entry.name}'s elements that are not zero")
+        if isinstance(entry.value, Tensor) and _is_mask(entry.value):
+            found.setdefault(int((entry.value != 0).sum()), f"number of {entry.name}'s elements that are not zero")
     if live is not None:
         found.setdefault(live, f"number of {block.wrt.name}'s elements with a derivative")
     return found
+
+
+def _is_mask(tensor: Tensor) -> bool:
+    return tensor.numel() > 0 and not tensor.is_complex() and bool(((tensor == 0) | (tensor == 1)).all())
 
 
 def mean_for_sum_by_line(seen: BlockEntries) -> Diagnosis | None:
