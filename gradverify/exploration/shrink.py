@@ -14,7 +14,7 @@ from gradverify.case import Case, Layout, Values
 from gradverify.deadline import OutOfTime
 from gradverify.exploration.attempt import Fails
 from gradverify.exploration.change import Base
-from gradverify.exploration.dims import dimensions, with_size
+from gradverify.exploration.dims import Dimension, dimensions, named_places, with_size
 from gradverify.exploration.inputs import (
     frozen,
     is_fixed,
@@ -26,6 +26,7 @@ from gradverify.exploration.inputs import (
     with_tensor,
     written_out,
 )
+from gradverify.exploration.tools import Tools
 
 _MOST_TRIES = 60  # of one shrinking
 _MOST_SINGLE = 8  # entries of a tensor that are simplified one by one
@@ -104,10 +105,17 @@ def _smaller(state: _Shrinking) -> None:
             for size in _below(dimension.size):
                 if size == 1 and dimension.beside_equals:
                     continue  # forward may take it for one that is to be repeated
-                if state.take(with_size, dimension, size, state.base.tools):
+                if any(state.take(make, dimension, size, state.base.tools) for make in (with_size, _with_last)):
                     break
         if written_out(state.case) == written_out(before):
             return
+
+
+def _with_last(case: Case, dimension: Dimension, size: int, tools: Tools) -> Case:
+    """Return the case with a smaller size that keeps the last slices, where `with_size` keeps the first."""
+    for path, axis in dimension.places or named_places(case, dimension.name):
+        case = with_tensor(case, path, tensor_at(case, path, tools).roll(size, axis))
+    return with_size(case, dimension, size, tools)
 
 
 def _below(size: int) -> tuple[int, ...]:
@@ -164,7 +172,8 @@ def _one_by_one(state: _Shrinking, path: str) -> None:
         if not values.is_floating_point():
             return
         entry = float(values.reshape(-1)[place])
-        rounded = (float(round(entry)), round(entry, 1)) if math.isfinite(entry) else ()
+        whole = (round(entry), math.floor(entry), math.ceil(entry)) if math.isfinite(entry) else ()
+        rounded = (*map(float, whole), round(entry, 1)) if whole else ()
         for simple in dict.fromkeys((1.0, 2.0, *rounded)):
             if simple == entry:
                 break

@@ -15,7 +15,7 @@ from gradverify.result import CaseResult, CheckResult, Discovery, Exploration, G
 CheckLines = Callable[[CheckResult, Screen], list[Line]]
 _INDENT = 2
 _LISTED = 5  # remarks without -v
-_REMARK = 2  # lines of each of them
+_LINES = 12  # of all of them; each has two at least
 _UNWRITTEN = "not written as a spec: YAML has no word for one of its inputs"
 
 
@@ -86,7 +86,8 @@ def remark_texts(cases: Sequence[CaseResult], screen: Screen, detail: Detail) ->
     if detail is not Detail.NORMAL:
         return []
     texts = [f"{safe(case.id)}: {safe(text)}" for case, text in _remarked(cases)]
-    kept = [shortened(text, _REMARK * (screen.width - 10), screen.glyphs.ellipsis) for text in texts[:_LISTED]]
+    most = max(2, _LINES // max(1, len(texts))) * (screen.width - 10)
+    kept = [shortened(text, most, screen.glyphs.ellipsis) for text in texts[:_LISTED]]
     kept += [f"and {len(texts) - _LISTED:,} more: -v"] if len(texts) > _LISTED else []
     untried = [case.explored for case in cases if case.explored is not None and _could_start(case)]
     reasons = Counter(explored.message for explored in untried if not explored.tries)

@@ -50,7 +50,16 @@ def test_duplicates_are_reduced_to_one_entry_used_twice() -> None:
 def test_failing_value_is_made_round() -> None:
     first = explored(CLIPPED, points(6)).failures[0]
     assert first.changes[0] == "x: values around 2"
-    assert first.inputs == "x: {values: [1.0, 2.0, 3.0], requires_grad: true}"
+    assert first.inputs == "x: {values: [3.0], requires_grad: true}"
+
+
+@pytest.mark.parametrize("place", [(0, 0), (1, 2), (2, 4)])
+def test_failing_entry_is_made_small_wherever_it_stands(place: tuple[int, int]) -> None:
+    x = torch.full((3, 5), 0.5, dtype=torch.float64)
+    x[place] = 1.5
+    wrong = saving(lambda x, k: x.sin(), lambda grad, x, k: grad * torch.where((x > 1) & (k > 3), 0.0, x.cos()))
+    first = explored(wrong, x.requires_grad_(), 3).failures[0]
+    assert "x: shape [1, 1] (was [3, 5])" in first.changes
 
 
 def test_same_arguments_give_the_same_result() -> None:
@@ -342,6 +351,19 @@ def test_two_mistakes_that_need_the_same_sizes_are_both_listed() -> None:
 
     found = gradverify.explore(saving(forward, backward), (points(3, 5), False, False), checks=("gradcheck",))
     assert {failure.changes[0] for failure in found.failures} == {"twice: true (was false)", "masked: true (was false)"}
+
+
+def test_flag_that_needs_a_larger_size_leaves_ascending_indices_alone() -> None:
+    def forward(x: Tensor, index: Tensor, other: Tensor, transpose: bool) -> Tensor:
+        rows, columns = (other, index) if transpose else (index, other)
+        return x.new_zeros(4).index_add(0, rows, x[columns].sin())
+
+    def backward(grad: Tensor, x: Tensor, index: Tensor, other: Tensor, transpose: bool) -> Tensor:
+        return torch.zeros_like(x).index_add(0, other, grad[index] * x[other].cos())  # as if it were not transposed
+
+    written = (points(3), torch.tensor([0, 1, 2, 3]), torch.tensor([1, 0, 2, 2]), False)  # 3 is no index of x
+    found = gradverify.explore(saving(forward, backward), written, checks=("gradcheck",))
+    assert [failure.changes[0] for failure in found.failures] == ["transpose: true (was false)"]
 
 
 @pytest.mark.parametrize("eps", [1e-9, 1e-3])

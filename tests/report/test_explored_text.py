@@ -103,7 +103,7 @@ def test_questions_extremes_and_tries_that_did_not_finish_are_remarks() -> None:
         "- pool/Pool/cpu-float64: question at try 30: size: 3 (was 2): forward runs and\n"
         "  backward raises only windows of one or two entries\n"
         "- pool/Pool/cpu-float64: extreme at try 42: x: × 1e+08: 1 entry of d output / d\n"
-        "  x differs; worst output[1] by x[1]: backward says 0, …\n"
+        "  x differs; worst output[1] by x[1]: backward says 0, differences say 1 ± 5e-15\n"
         "- pool/Pool/cpu-float64: a try did not finish: size: 4 (was 2): crashed: SIGABRT\n"
         "  (Aborted), last in ops.py:40 in forward\n"
         f"- 1 case not explored: {SURROGATE.removesuffix(' that of forward')}\n"

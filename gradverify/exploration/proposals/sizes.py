@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from math import prod
 
@@ -57,8 +58,11 @@ def beside(base: Base, change: Change) -> Iterator[Change]:
             if dimension.size % change.factor == 0 < dimension.size:
                 yield _resize(base, dimension, dimension.size // change.factor)
     largest = max((dimension.size for dimension in found), default=0)
-    apply = partial(_all_resized, base, [each for each in found if not each.beside_equals], largest)
-    yield Change(kind=SIZES, phrase=f"all sizes {largest}", apply=apply, size=largest)
+    every = [each for each in found if not each.beside_equals]
+    as_indices = [replace(each, beside_equals=True) for each in every]  # what ascends to a size may be no offsets
+    for resized_too, phrase in ((every, ""), (as_indices, ", the same indices")):
+        apply = partial(_all_resized, base, resized_too, largest)
+        yield Change(kind=SIZES, phrase=f"all sizes {largest}{phrase}", apply=apply, size=largest)
 
 
 def of_other_rank(base: Base) -> Iterator[Change]:
