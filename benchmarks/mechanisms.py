@@ -117,8 +117,8 @@ _SCREENED = screen.screened  # kept, since `_all_in_doubt` replaces it
 
 MECHANISMS: tuple[Mechanism, ...] = (
     *map(_excuse, EXCUSES),
-    _part("low precision", "backward_rounding", "_up_to_low_precision", _argument(2)),
-    _part("rounding of backward", "backward_rounding", "_up_to_rounding", _argument(2)),
+    _part("low precision", "backward_rounding", "_excuse_in_low_precision", _argument(2)),
+    _part("rounding of backward", "backward_rounding", "_excuse_in_float64", _argument(2)),
     _part("constant stairs", "stairs", "_agrees_up_to_stairs", _no_claim_agrees),
     _noise("differences of samples", "forward.noise", "noise_in", lambda samples: torch.zeros_like(samples[0])),
     _noise("pooled", "forward.noise", "pooled", _argument(1)),
@@ -141,7 +141,7 @@ MECHANISMS: tuple[Mechanism, ...] = (
     _look("single steps", "strategy.single_step", "sample_single_steps", _nothing),
     _other("propagated nan", "decide.columns", "_with_propagated_nan", _argument(2)),
     _other("finer steps", "decide.ladder", "_by_finer_steps", _argument(4)),
-    _other("constant between jumps", "decide.ladder", "_on_level_ground", _argument(3)),
+    _other("constant between jumps", "decide.ladder", "_accept_zero", _argument(3)),
     _other("slight kink", "estimate.nonsmooth", "_may_be_slight_kink", _no_slight_kink),
     _other("rows at a tie", "decide.subgradients", "_suspects", lambda near, kinked, generator: iter(())),
 )  # fmt: skip

@@ -20,19 +20,19 @@ _ALIKE = 1e-2  # largest relative difference of the quotients at both steps that
 _ROUNDING = 1e-9  # relative to the output: smaller changes may be rounding
 
 
-def cut_off(steady: Repeatable) -> Iterator[Finding]:
+def cut_off(repeatable: Repeatable) -> Iterator[Finding]:
     """Yield a remark on each floating output without a graph that varies smoothly with the inputs.
 
     Only if other outputs have a graph. Costs 4 forwards if there are such outputs; yields nothing if user code raises.
     """
-    names = steady.tape.cut_off
+    names = repeatable.tape.cut_off
     if not names:
         return
     direction = random_magnitudes(
-        scales(steady.sampled.point, steady.sampled.inputs).step, torch.Generator().manual_seed(0)
+        scales(repeatable.sampled.point, repeatable.sampled.inputs).step, torch.Generator().manual_seed(0)
     )
     try:
-        sides = [_at(steady, direction * (sign * step), names) for step in _STEPS for sign in (1, -1)]
+        sides = [_at(repeatable, direction * (sign * step), names) for step in _STEPS for sign in (1, -1)]
     except EvaluationError:
         return
     for name in names:
@@ -46,13 +46,13 @@ def cut_off(steady: Repeatable) -> Iterator[Finding]:
             yield Finding(code="GV105", verdict=Verdict.PASS, of=name, message=text, total=smooth)
 
 
-def _at(steady: Repeatable, displacement: Tensor, names: Sequence[str]) -> dict[str, Tensor]:
+def _at(repeatable: Repeatable, displacement: Tensor, names: Sequence[str]) -> dict[str, Tensor]:
     """Return the named outputs at a displaced point, as coordinates."""
-    primals = [primal.tensor for primal in steady.problem.primals]
-    with_graph = steady.sampled.with_graph  # a forward that takes a gradient itself raises without one
+    primals = [primal.tensor for primal in repeatable.problem.primals]
+    with_graph = repeatable.sampled.with_graph  # a forward that takes a gradient itself raises without one
     with torch.set_grad_enabled(with_graph):
-        points = unflatten(steady.sampled.point + displacement, primals)
-        found = call(steady.problem, [point.requires_grad_(with_graph).clone() for point in points])
+        points = unflatten(repeatable.sampled.point + displacement, primals)
+        found = call(repeatable.problem, [point.requires_grad_(with_graph).clone() for point in points])
     return {output.name: flatten([output.tensor.detach()]).clone() for output in found if output.name in names}
 
 

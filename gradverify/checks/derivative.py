@@ -58,14 +58,14 @@ class Judgement:
     found: Investigation | None  # None if sums are wrong and no entry could be named
 
 
-def judge(question: Question, steady: Repeatable) -> Judgement:
+def judge(question: Question, repeatable: Repeatable) -> Judgement:
     """Compare claimed and measured Jacobian of the problem; raises EvaluationError if user code does.
 
     Raises OutOfTime with the verdicts that were reached as `found`, if any entry was judged.
     """
-    check, series, problem = question.check, question.series, steady.problem
+    check, series, problem = question.check, question.series, repeatable.problem
     try:
-        found = investigate(steady, question.settings, question.reconsider)
+        found = investigate(repeatable, question.settings, question.reconsider)
     except UnnamedError as error:
         return Judgement(result=inconclusive(check, problem, f"GV{series + 4}", str(error)), found=None)
     except UnfinishedSearch as end:
@@ -158,10 +158,10 @@ def is_worn_out(judged: Judgement, result: CheckResult) -> bool:
     return result.verdict is not Verdict.PASS and judged.found is not None and fails_later(judged.found.backward)
 
 
-def on_fresh_graphs(steady: Repeatable) -> Repeatable:
+def on_fresh_graphs(repeatable: Repeatable) -> Repeatable:
     """Return the problem with a new graph for every vjp, the first one included; raises EvaluationError."""
-    problem = replace(steady.problem, fresh_graphs=True)
-    return replace(steady, problem=problem, tape=record(problem))
+    problem = replace(repeatable.problem, fresh_graphs=True)
+    return replace(repeatable, problem=problem, tape=record(problem))
 
 
 def seeded(found: CheckResult, problem: Problem, ready: Repeatable) -> CheckResult:

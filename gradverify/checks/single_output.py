@@ -27,16 +27,16 @@ from gradverify.result import Finding, Verdict
 _MOST = 6  # outputs that are tried, at most
 
 
-def wrong_if_alone(steady: Repeatable, seed: int) -> Iterator[Finding]:
+def wrong_if_alone(repeatable: Repeatable, seed: int) -> Iterator[Finding]:
     """Yield a fail for every input whose gradient changes if a single output has a cotangent.
 
     Costs two forwards and vjps per output, if there are several. Raises EvaluationError.
     """
-    outputs = [output for output in steady.tape.outputs if output.tensor.requires_grad]
+    outputs = [output for output in repeatable.tape.outputs if output.tensor.requires_grad]
     if len(outputs) < 2:
         return
     for output in outputs[:_MOST]:
-        yield from _alone(steady.problem, output.name, seed)
+        yield from _alone(repeatable.problem, output.name, seed)
 
 
 def _alone(problem: Problem, name: str, seed: int) -> Iterator[Finding]:

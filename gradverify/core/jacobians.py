@@ -45,7 +45,7 @@ class Investigation:
         return self.measured.backward
 
 
-def investigate(steady: Repeatable, settings: Settings, reconsider: Reconsider) -> Investigation:
+def investigate(repeatable: Repeatable, settings: Settings, reconsider: Reconsider) -> Investigation:
     """Compare every entry of the Jacobian; raises EvaluationError and UnnamedError.
 
     If the Jacobian has a structure that passes every test, columns share steps and rows share cotangents. Otherwise
@@ -56,33 +56,33 @@ def investigate(steady: Repeatable, settings: Settings, reconsider: Reconsider) 
     the digits of the inputs: rounding in backward explains no error that it has there too. If both agree, the error
     bars and the detection limit are those without casts.
     """
-    ready, exact = in_double(steady), None
-    if ready.sampled.only_casts_round:
+    widened, uncast = in_double(repeatable), None
+    if widened.sampled.only_casts_round:
         with suppress(EvaluationError):
-            sampled, problem = ready.sampled, ready.sampled.problem
+            sampled, problem = widened.sampled, widened.sampled.problem
             is_finer = not sampled.dtypes <= WIDE
             sampled = replace(sampled, is_finer=is_finer, computed_eps=0.0, only_casts_round=False)
-            without = Repeatable(problem=problem, tape=record(problem), sampled=sampled)
-            exact = _compared(without, without, settings, reconsider)
-    if exact is not None and exact.comparison.wrong:
-        return exact
-    found = _compared(steady, ready, settings, reconsider)
-    if exact is None or not (is_accepted(exact.comparison) and is_accepted(found.comparison)):
+            without_casts = Repeatable(problem=problem, tape=record(problem), sampled=sampled)
+            uncast = _compared(without_casts, without_casts, settings, reconsider)
+    if uncast is not None and uncast.comparison.wrong:
+        return uncast
+    found = _compared(repeatable, widened, settings, reconsider)
+    if uncast is None or not (is_accepted(uncast.comparison) and is_accepted(found.comparison)):
         return found
-    comparison = replace(found.comparison, extremes=exact.comparison.extremes)
-    measured = replace(found.measured, backward_in_float64=exact.backward)
+    comparison = replace(found.comparison, extremes=uncast.comparison.extremes)
+    measured = replace(found.measured, backward_in_float64=uncast.backward)
     return replace(found, comparison=comparison, measured=measured)
 
 
-def _compared(steady: Repeatable, ready: Repeatable, settings: Settings, reconsider: Reconsider) -> Investigation:
-    measured = measure_problem(ready, settings, reconsider)
+def _compared(repeatable: Repeatable, widened: Repeatable, settings: Settings, reconsider: Reconsider) -> Investigation:
+    measured = measure_problem(widened, settings, reconsider)
     method, comparison = Method.STRUCTURED, compare_elementwise(measured)
     if comparison is None:
         comparison = compare_by_structure(measured)
     if comparison is None and fits_dense_comparison(measured):
         method, comparison = Method.DENSE, compare_densely(measured)
     elif comparison is None:
-        sums, comparison = _compared_by_sums(steady, measured, settings, reconsider)
+        sums, comparison = _compared_by_sums(repeatable, measured, settings, reconsider)
         closely = compare_after_sums(measured) if is_accepted(comparison) else None
         if closely is None:
             return Investigation(comparison=comparison, measured=sums, method=Method.PROBED)
@@ -91,7 +91,7 @@ def _compared(steady: Repeatable, ready: Repeatable, settings: Settings, reconsi
 
 
 def _compared_by_sums(
-    steady: Repeatable, measured: MeasuredProblem, settings: Settings, reconsider: Reconsider
+    repeatable: Repeatable, measured: MeasuredProblem, settings: Settings, reconsider: Reconsider
 ) -> tuple[MeasuredProblem, Comparison]:
     """Compare random sums, and return the problem that they were taken from.
 
@@ -107,7 +107,7 @@ def _compared_by_sums(
         except UnnamedError as error:
             if not error.may_be_rounding:
                 raise
-    narrow = measure_problem(steady, settings, reconsider)
+    narrow = measure_problem(repeatable, settings, reconsider)
     return narrow, compare_by_random_sums(narrow, measured)
 
 

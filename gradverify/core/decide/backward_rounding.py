@@ -58,11 +58,11 @@ def excuse_backward_rounding(context: JudgingContext, chosen: Tensor, judged: Ju
     """
     fails_later(context.backward)
     if context.sampled.backward_eps:
-        return _up_to_low_precision(context, chosen, judged)
-    return _up_to_rounding(context, chosen, judged)
+        return _excuse_in_low_precision(context, chosen, judged)
+    return _excuse_in_float64(context, chosen, judged)
 
 
-def _up_to_rounding(context: JudgingContext, chosen: Tensor, judged: Judged) -> Judged:
+def _excuse_in_float64(context: JudgingContext, chosen: Tensor, judged: Judged) -> Judged:
     """Make errors undetermined that rounding on the way to a claim explains.
 
     Errors as small as numbers around 1 may leave are excused if that rounding hides no derivative of any consequence.
@@ -108,7 +108,7 @@ def _rounding_of(
     return measured(amplification, groups)
 
 
-def _up_to_low_precision(context: JudgingContext, chosen: Tensor, judged: Judged) -> Judged:
+def _excuse_in_low_precision(context: JudgingContext, chosen: Tensor, judged: Judged) -> Judged:
     """Excuse claims in low precision if the same backward is right in float64.
 
     Either the error is small and rounding on the way explains it; or the claim lies between those in float64 at points
@@ -181,7 +181,7 @@ def _group_rows(context: JudgingContext, chosen: Tensor, wanted: Tensor) -> _Row
     if context.column_groups.single:
         reaches = context.claimed[:, outputs] != 0
         reaches[chosen] |= wanted[:, outputs]
-    no_input, all_outputs = len(context.column_groups.colour), len(context.backward.known_vjp[0])
+    no_input, all_outputs = len(context.column_groups.group_of), len(context.backward.known_vjp[0])
     limit = EXAMINED  # without vectorisation each row costs a vjp of its own
     if context.backward.graph.vectorises:
         limit = max(limit, HELD // all_outputs)

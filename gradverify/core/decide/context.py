@@ -62,9 +62,9 @@ def along_line(context: JudgingContext, direction: Tensor, claimed: Tensor) -> J
     moves furthest, so `claimed` (m,) is per unit of that one.
     """
     furthest, moved = int(direction.argmax()), direction > 0
-    colour = moved.logical_not().long()
+    group_of = moved.logical_not().long()
     columns = torch.stack([torch.full_like(claimed, furthest), torch.full_like(claimed, -1.0)]).long()
-    groups = ColumnGroups(colour=colour, column_of=columns)
+    groups = ColumnGroups(group_of=group_of, column_of=columns)
     lengths = LengthScales(own=direction, shared=direction, step=direction)
     claims = torch.stack([claimed, torch.zeros_like(claimed)])
     largest = context.allowance.largest
@@ -191,10 +191,10 @@ class MeasuredProblem:
         return self.sampled.point.numel() * self.sampled.value.numel()
 
 
-def measure_problem(steady: Repeatable, settings: Settings, reconsider: Reconsider) -> MeasuredProblem:
+def measure_problem(repeatable: Repeatable, settings: Settings, reconsider: Reconsider) -> MeasuredProblem:
     """Return the measured problem; raises EvaluationError."""
-    sampled, lengths = steady.sampled, scales(steady.sampled.point, steady.sampled.inputs)
-    backward = backward_of(steady.problem, steady.tape, settings.seed)
+    sampled, lengths = repeatable.sampled, scales(repeatable.sampled.point, repeatable.sampled.inputs)
+    backward = backward_of(repeatable.problem, repeatable.tape, settings.seed)
     initial = cache(lambda: initial_samples(sampled, lengths, settings.seed))
     return MeasuredProblem(
         sampled=sampled, backward=backward, lengths=lengths, settings=settings, reconsider=reconsider, initial=initial

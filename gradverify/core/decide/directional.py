@@ -161,7 +161,7 @@ def _moving(context: JudgingContext, chosen: Tensor, direction: Tensor) -> Tenso
     """Return the direction (n,) without the coordinates that are in no chosen column group."""
     if len(chosen) == context.column_groups.count:
         return direction
-    return torch.where(torch.isin(context.column_groups.colour, chosen), direction, 0.0)
+    return torch.where(torch.isin(context.column_groups.group_of, chosen), direction, 0.0)
 
 
 def sum_along(context: JudgingContext, chosen: Tensor, judged: Judged, direction: Tensor) -> Estimate:

@@ -51,7 +51,7 @@ def judge_by_ladder(context: JudgingContext, chosen: Tensor) -> Judged:
 
 def judge_along_line(context: JudgingContext) -> Judged:
     """Return the verdicts (1, m) along a line by every second step of the whole ladder; see `along_line`."""
-    line = context.column_groups.colour.new_zeros(1)
+    line = context.column_groups.group_of.new_zeros(1)
     coarse, fine = coarse_steps(context.lengths), fine_steps(context.lengths, members(context.column_groups, line)[0])
     steps = replace(coarse, factors=torch.cat([coarse.factors[::2], fine.factors[1::2]]))
     samples = sample(context.sampled, context.column_groups, line, steps)
@@ -116,7 +116,7 @@ def _judged_by_samples(context: JudgingContext, samples: Samples, height: Tensor
         other = _verdicts_by(context, samples, _classified(context, upper, samples, height))
         unsure = (other.code == Code.MATCH) & ~context.noise.persistent
         judged = replaced(judged, unclear, decide(other, [(unsure, Reason.NOISE_OR_KINK)]))
-    return _on_level_ground(context, samples, local, _by_finer_steps(context, samples, height, local, judged)), local
+    return _accept_zero(context, samples, local, _by_finer_steps(context, samples, height, local, judged)), local
 
 
 def _classified(context: JudgingContext, noise: Noise, samples: Samples, height: Tensor) -> LadderResult:
@@ -124,7 +124,7 @@ def _classified(context: JudgingContext, noise: Noise, samples: Samples, height:
     return classify_ladder(context.sampled, noise, samples, own, height, sparse=context.sparse)
 
 
-def _on_level_ground(context: JudgingContext, samples: Samples, local: LadderResult, judged: Judged) -> Judged:
+def _accept_zero(context: JudgingContext, samples: Samples, local: LadderResult, judged: Judged) -> Judged:
     """Accept claims of zero if the output is bitwise constant around the point, up to jumps that are no stairs.
 
     Stairs of rounding have a slope on average, so their height counts as noise.

@@ -18,7 +18,7 @@ from torch import Tensor
 class ColumnGroups:
     """M groups of n coordinates, for m outputs."""
 
-    colour: Tensor  # (n,) the group of each coordinate
+    group_of: Tensor  # (n,) the group of each coordinate
     column_of: Tensor  # (M, m) the coordinate that changes each output when a group is displaced; -1 where none does
     single: bool = False  # True if each coordinate is a group of its own
     complete: bool = False  # True if every entry is known to have a column
@@ -32,13 +32,13 @@ class ColumnGroups:
 def single_columns(coordinates: int, outputs: int, device: torch.device) -> ColumnGroups:
     """Return one group per coordinate."""
     columns = torch.arange(coordinates, device=device)
-    return ColumnGroups(single=True, colour=columns, column_of=columns.unsqueeze(1).expand(coordinates, outputs))
+    return ColumnGroups(single=True, group_of=columns, column_of=columns.unsqueeze(1).expand(coordinates, outputs))
 
 
 def groups_by_input(inputs: int, entries: int, device: torch.device) -> ColumnGroups:
     """Return one group per input, holding all its entries; output i depends only on entry i of each input."""
     column_of = torch.arange(inputs * entries, device=device).view(inputs, entries)
-    return ColumnGroups(colour=column_of.flatten() // entries, column_of=column_of, complete=True)
+    return ColumnGroups(group_of=column_of.flatten() // entries, column_of=column_of, complete=True)
 
 
 def groups_of_outputs(column_groups: ColumnGroups, outputs: Tensor | slice) -> ColumnGroups:
@@ -71,9 +71,9 @@ def column_or_member(column_groups: ColumnGroups, chosen: Tensor | slice) -> Ten
     column_of = column_groups.column_of[chosen]
     if column_groups.complete:
         return column_of
-    coordinates = torch.arange(len(column_groups.colour), device=column_of.device)
+    coordinates = torch.arange(len(column_groups.group_of), device=column_of.device)
     first_member = coordinates.new_full((column_groups.count,), len(coordinates) - 1).scatter_reduce_(
-        0, column_groups.colour, coordinates, "amin"
+        0, column_groups.group_of, coordinates, "amin"
     )
     return torch.where(column_of >= 0, column_of, first_member[chosen].unsqueeze(1))
 
@@ -83,7 +83,7 @@ def reduced_by_column(column_groups: ColumnGroups, values: Tensor, reduction: Li
     if column_groups.single:
         return values.sum(dim=1) if reduction == "sum" else values.amax(dim=1)
     columns, entries = column_or_member(column_groups, slice(None)).reshape(-1), _masked(column_groups, values)
-    return values.new_zeros(len(column_groups.colour)).scatter_reduce_(0, columns, entries.reshape(-1), reduction)
+    return values.new_zeros(len(column_groups.group_of)).scatter_reduce_(0, columns, entries.reshape(-1), reduction)
 
 
 def _masked(column_groups: ColumnGroups, values: Tensor) -> Tensor:
@@ -104,10 +104,10 @@ def members(column_groups: ColumnGroups, chosen: Tensor) -> tuple[Tensor, Tensor
     if column_groups.single:
         return chosen, torch.arange(len(chosen), device=chosen.device)
     if len(chosen) == column_groups.count:
-        return torch.arange(len(column_groups.colour), device=chosen.device), column_groups.colour
+        return torch.arange(len(column_groups.group_of), device=chosen.device), column_groups.group_of
     index_in_chosen = torch.full((column_groups.count,), -1, dtype=torch.long, device=chosen.device)
     index_in_chosen[chosen] = torch.arange(len(chosen), device=chosen.device)
-    positions = index_in_chosen[column_groups.colour]
+    positions = index_in_chosen[column_groups.group_of]
     moving = (positions >= 0).nonzero().squeeze(1)
     return moving, positions[moving]
 

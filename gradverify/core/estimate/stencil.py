@@ -148,7 +148,7 @@ def _displaced(sampled: Sampler, moving: Tensor, groups: Tensor, moved: Tensor, 
 
 def _of_columns(column_groups: ColumnGroups, chosen: Tensor, moving: Tensor, lengths: Tensor) -> Tensor:
     """Return the lengths (..., k) of the coordinates `moving` at the column of each entry; (..., C, 1 or m)."""
-    every = lengths.new_zeros(*lengths.shape[:-1], len(column_groups.colour))
+    every = lengths.new_zeros(*lengths.shape[:-1], len(column_groups.group_of))
     every[..., moving] = lengths
     return value_of_column(column_groups, chosen, every)
 

@@ -53,20 +53,20 @@ def made_repeatable(problem: Problem, tape: Tape, seed: int) -> Repeatable | Non
     return found if repeated else None
 
 
-def in_double(steady: Repeatable) -> Repeatable:
+def in_double(repeatable: Repeatable) -> Repeatable:
     """Return the problem with its forward sampled in float64 throughout, or unchanged if that is not possible.
 
     Casts to lower precision on the way are left out, if the outputs are the same without them up to rounding.
     """
-    dtypes = frozenset(primal.tensor.dtype for primal in steady.problem.primals)
-    if not dtypes or not (dtypes <= {*NARROW} or (dtypes <= WIDE and steady.sampled.narrowing_eps)):
-        return steady
-    functions = [each for each in (steady.problem.function, steady.problem.finer) if each is not None]
-    coarsest = max(steady.problem.eps, steady.sampled.narrowing_eps)  # what forward is, or is cast to
-    for wide in chain.from_iterable(_in_float64(replace(steady.problem, function=each)) for each in functions):
-        if not (_agree(wide, steady.sampled, coarsest) and _repeats(wide) and _draw_alike(wide, steady.sampled)):
+    own, dtypes = repeatable.sampled, frozenset(primal.tensor.dtype for primal in repeatable.problem.primals)
+    if not dtypes or not (dtypes <= {*NARROW} or (dtypes <= WIDE and own.narrowing_eps)):
+        return repeatable
+    functions = [each for each in (repeatable.problem.function, repeatable.problem.finer) if each is not None]
+    coarsest = max(repeatable.problem.eps, own.narrowing_eps)  # what forward is, or is cast to
+    for wide in chain.from_iterable(_in_float64(replace(repeatable.problem, function=each)) for each in functions):
+        if not (_agree(wide, own, coarsest) and _repeats(wide) and _draw_alike(wide, own)):
             continue
-        rounds = _casts_round_gradient(steady, wide.problem)
+        rounds = _casts_round_gradient(repeatable, wide.problem)
         if rounds is not None or dtypes <= {*NARROW}:
             computed_eps = 0.0 if rounds is False else coarsest
             sampled = replace(
@@ -74,13 +74,13 @@ def in_double(steady: Repeatable) -> Repeatable:
                 dtypes=dtypes,
                 is_finer=dtypes <= {*NARROW} or computed_eps > 0,
                 computed_eps=computed_eps,
-                only_casts_round=rounds is True and computed_eps > steady.problem.eps,
+                only_casts_round=rounds is True and computed_eps > repeatable.problem.eps,
             )
-            return replace(steady, sampled=sampled)
-    return steady
+            return replace(repeatable, sampled=sampled)
+    return repeatable
 
 
-def _casts_round_gradient(steady: Repeatable, wide: Problem) -> bool | None:
+def _casts_round_gradient(repeatable: Repeatable, wide: Problem) -> bool | None:
     """Return True if casts that are left out round the gradient, False if there are none or it is the same.
 
     None if it cannot be told: backward without its casts raises, or rounds even so (it stores numbers in a narrower
@@ -88,7 +88,7 @@ def _casts_round_gradient(steady: Repeatable, wide: Problem) -> bool | None:
     as under autocast.
     """
     if not wide.is_widened:
-        return None if steady.sampled.narrowing_eps > steady.problem.eps else False
+        return None if repeatable.sampled.narrowing_eps > repeatable.problem.eps else False
     casts = Narrowing(leave_out=True)
     try:
         with casts:

@@ -225,7 +225,7 @@ def outputs_at(sampled: Sampler, point: Tensor, into: Tensor | None = None) -> T
     return into.copy_(found if sampled.selected is None else found[sampled.selected])
 
 
-def moved(sampled: Sampler, point: Tensor, into: Tensor) -> Tensor:
+def change_at(sampled: Sampler, point: Tensor, into: Tensor) -> Tensor:
     """Write f(point) - f(x) to `into` (m,) and return it; the point (n,) may be overwritten."""
     found = _run(sampled, _at_point(sampled, point))
     return into.fill_(torch.nan) if found is None else torch.sub(found, sampled.value, out=into)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gradverify.arithmetic.noisy import Measure, amplification
 from gradverify.core.forward.noise import Noise, direction_of, noise_along, pooled, share_of
-from gradverify.core.forward.sampler import Sampler, moved
+from gradverify.core.forward.sampler import Sampler, change_at
 from gradverify.core.model.magnitudes import LengthScales
 from gradverify.core.tuning import CLEARLY_ABOVE, CLEARLY_LESS, FEW, LOST_UNITS
 
@@ -75,7 +75,7 @@ def rounding_on_the_way(sampled: Sampler, measure: Measure = amplification) -> T
     its samples change. `measure` is `amplification`, or a bound on it.
     """
     change = torch.zeros_like(sampled.value)
-    amplified = measure(lambda: moved(sampled, sampled.point.clone(), torch.empty_like(change)), change)
+    amplified = measure(lambda: change_at(sampled, sampled.point.clone(), torch.empty_like(change)), change)
     return amplified.mul_(2 * sampled.unit)
 
 

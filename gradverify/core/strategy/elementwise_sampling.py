@@ -17,7 +17,7 @@ from torch import Tensor
 from gradverify.core.estimate import richardson
 from gradverify.core.estimate.richardson import PLACES
 from gradverify.core.forward.batch_stacking import stacked_with_point
-from gradverify.core.forward.sampler import Sampler, moved
+from gradverify.core.forward.sampler import Sampler, change_at
 from gradverify.core.model.generators import MAGNITUDES
 from gradverify.core.model.limits import portion, portions, uninitialised_rows
 from gradverify.core.model.magnitudes import LengthScales, all_set
@@ -97,7 +97,7 @@ def _sample(
             if len(sampled.inputs) > 1:
                 point.copy_(sampled.point)
             torch.addcmul(sampled.point[own], fraction, step[own], out=point[own])
-            moved(sampled, point.detach(), differences)
+            change_at(sampled, point.detach(), differences)
 
 
 def _sampled_at_once(
@@ -148,7 +148,7 @@ def _halves_are_independent(
     first, second = buffers
     for differences, (low, high) in ((first, (0.0, None)), (second, (None, 0.0))):
         _displace(sampled, places, (low, high), step, point)
-        moved(sampled, point.detach(), differences)
+        change_at(sampled, point.detach(), differences)
         allowed = (differences == 0).logical_or_(places > 0 if high is None else places < 0)
         if not all_set(allowed):  # NaN where the output was not finite at the point either
             undefined = differences.isnan().logical_and_(sampled.value.isfinite().logical_not_())

@@ -39,10 +39,10 @@ _SHORTEST, _LONGEST = 2.0**-17, 2.0**-11  # steps of smooth functions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Line:
-    """Samples of the forward along a direction, and the column groups that it displaces."""
+    """Samples of the forward along a direction."""
 
     direction: Tensor  # (n,)
-    colours: Tensor  # (C,) the groups
+    chosen: Tensor  # (C,) the groups that it displaces
     long: Tensor  # (2, m) outputs at _LONG, on both sides
     short: Tensor  # (2, m) outputs at FIRST
     is_affine: bool
@@ -61,7 +61,7 @@ def sample_single_steps(context: JudgingContext, *, only_cotangents: bool) -> Lo
         moved = _inputs_moved_together(context, only_cotangents=only_cotangents)
         lines = [_line(context, zero_outside(direction, coordinates), coordinates) for coordinates in moved]
         looks += [look for line in lines if (look := _by_differences(context, line)) is not None]
-        if affine := [line.colours for line in lines if line.is_affine]:
+        if affine := [line.chosen for line in lines if line.is_affine]:
             parts = chunks(torch.cat(affine).sort().values, context.numbers_per_sample)
             looks += [(part, _judged_rises(context, part)) for part in parts]
     except OutOfTime:
@@ -78,10 +78,10 @@ def _inputs_moved_together(context: JudgingContext, *, only_cotangents: bool) ->
     sampled, groups = context.sampled, context.column_groups
     own, small = first_linear(sampled), groups.count * context.numbers_per_sample < portion(context.claimed)
     if small and not only_cotangents and context.claimed.numel() and _saves_calls(sampled):
-        colours = torch.unique(groups.colour[:own])
-        colours = colours[_smallest_steps(context, colours) <= _LONGEST]
-        if len(colours) >= SEVERAL:
-            moved = torch.isin(groups.colour, colours)
+        chosen = torch.unique(groups.group_of[:own])
+        chosen = chosen[_smallest_steps(context, chosen) <= _LONGEST]
+        if len(chosen) >= SEVERAL:
+            moved = torch.isin(groups.group_of, chosen)
             moved[own:] = False
             yield moved.nonzero().squeeze(1)
     for tensor in dict.fromkeys(block.tensor for block in sampled.inputs):  # of a complex one, both parts
@@ -104,7 +104,7 @@ def _line(context: JudgingContext, direction: Tensor, coordinates: Tensor | slic
     change = (values[0] - values[1]) / _LONG - (values[2] - values[3]) / FIRST
     return _Line(
         direction=direction,
-        colours=torch.unique(context.column_groups.colour[coordinates]),
+        chosen=torch.unique(context.column_groups.group_of[coordinates]),
         long=values[:2],
         short=values[2:],
         is_affine=is_affine,
@@ -119,19 +119,19 @@ def _by_differences(context: JudgingContext, line: _Line) -> Look | None:
     which noise would not hide an error of the claims. What the difference is then off by the step has to be within
     their tolerance, or the group is left to more steps.
     """
-    colours = line.colours
+    chosen = line.chosen
     if line.is_affine or not _saves_calls(context.sampled) or not _is_smooth(context, line):
         return None
-    steps = _smallest_steps(context, colours)
-    colours, steps = colours[steps <= _LONGEST], steps[steps <= _LONGEST]
-    if not len(colours):
+    steps = _smallest_steps(context, chosen)
+    chosen, steps = chosen[steps <= _LONGEST], steps[steps <= _LONGEST]
+    if not len(chosen):
         return None
-    of_group = context.claimed.new_zeros(context.column_groups.count).index_put_((colours,), steps)
-    base = context.lengths.step * of_group[context.column_groups.colour]
+    of_group = context.claimed.new_zeros(context.column_groups.count).index_put_((chosen,), steps)
+    base = context.lengths.step * of_group[context.column_groups.group_of]
     return joined_looks(
         [
             (part, _judged_differences(context, part, base, line.curvature))
-            for part in chunks(colours, 2 * context.numbers_per_sample)
+            for part in chunks(chosen, 2 * context.numbers_per_sample)
         ]
     )
 
@@ -149,10 +149,10 @@ def _is_smooth(context: JudgingContext, line: _Line) -> bool:
     return all_set(bends_less & (moves | ~moves_further))
 
 
-def _smallest_steps(context: JudgingContext, colours: Tensor) -> Tensor:
+def _smallest_steps(context: JudgingContext, chosen: Tensor) -> Tensor:
     """Return the power of two for each column group (C,), in length scales, by which its step resolves all claims."""
-    claimed, allowance = context.claimed[colours], of_column_groups(context.allowance, colours)
-    lengths = value_of_column(context.column_groups, colours, context.lengths.step)
+    claimed, allowance = context.claimed[chosen], of_column_groups(context.allowance, chosen)
+    lengths = value_of_column(context.column_groups, chosen, context.lengths.step)
     allowed = largest_resolving_bar(claimed.abs(), allowance)
     needed = (ALIKE * NOISE_FACTOR * context.noise.level / (allowed * lengths)).nan_to_num(torch.inf).amax(dim=1)
     return torch.exp2(torch.log2(needed.clamp(min=_SHORTEST)).ceil())
@@ -199,19 +199,19 @@ def _settled(context: JudgingContext, lines: Sequence[_Line], look: Look) -> Loo
     chosen, first = look
     judged, kept = first.judged, (differs_clearly(first.judged) | ~first.doubt).all(dim=1)
     for line in lines:
-        measured = torch.isin(line.colours, chosen)
+        measured = torch.isin(line.chosen, chosen)
         if not any_set(measured):
             continue
         total = sum_along(context, chosen, judged, line.direction)
         if not all_set(measured):
-            others = line.colours[~measured]
+            others = line.chosen[~measured]
             by = spread_to_entries(context.column_groups, line.direction)[others]
             total = replace(total, value=total.value + (context.claimed[others] * by).sum(dim=0))
         off = ~torch.isfinite(total.value)
         for distance, values in ((_LONG, line.long), (FIRST, line.short)):
             off |= differs(_slope(context.noise, values, distance, line.curvature), total)
         if any_set(off):
-            kept &= ~torch.isin(chosen, line.colours)
+            kept &= ~torch.isin(chosen, line.chosen)
     # Entries were suspicious for their claims only.
     first = replace(first, bends=torch.zeros_like(first.bends))
     return (chosen, first) if all_set(kept) else (chosen[kept], of_groups(first, kept))

@@ -57,7 +57,7 @@ def find_structure(sampled: Sampler, lengths: LengthScales, seed: int, most_grou
         all_links += links
     device = sampled.point.device
     colour, column_of = torch.cat(colours).to(device), torch.cat(columns).to(device)
-    column_groups = ColumnGroups(colour=colour, column_of=column_of, complete=all_set(column_of >= 0))
+    column_groups = ColumnGroups(group_of=colour, column_of=column_of, complete=all_set(column_of >= 0))
     return Structure(column_groups=column_groups, patterns=tuple(all_links))
 
 
@@ -79,7 +79,7 @@ def claimed_entries(backward: Backward, structure: Structure) -> Tensor | None:
 
     They come from single rows if compressed vjps would be no fewer; None if there would be too many to hold.
     """
-    column_of, inputs = structure.column_groups.column_of, len(structure.column_groups.colour)
+    column_of, inputs = structure.column_groups.column_of, len(structure.column_groups.group_of)
     outputs = column_of.shape[1]
     whole = _colouring([link for link in structure.patterns if link.changed], EVERYTHING)
     if whole.count >= outputs:
@@ -143,7 +143,7 @@ def _by_input(whole: _RowColouring, inputs: int) -> list[_RowColouring]:
 def _write_entries(backward: Backward, column_groups: ColumnGroups, colouring: _RowColouring, claimed: Tensor) -> None:
     """Write the entries of a colouring's links to `claimed` (M, m)."""
     outputs, first = column_groups.column_of.shape[1], colouring.only.start or 0
-    height = max(1, HELD // (outputs + len(column_groups.colour)))
+    height = max(1, HELD // (outputs + len(column_groups.group_of)))
     for start in range(0, colouring.count, height):
         cotangents = torch.zeros(min(height, colouring.count - start), outputs, dtype=torch.float64)
         covered = []  # (link, its outputs that have one of the next colours, those colours counted from `start`)
@@ -154,7 +154,7 @@ def _write_entries(backward: Backward, column_groups: ColumnGroups, colouring: _
             cotangents[colour, link.target.start + place] = 1.0
         vjps = many_vjps(backward, cotangents, colouring.only)
         for link, place, colour in covered:
-            groups = column_groups.colour[link.source.coordinates]
+            groups = column_groups.group_of[link.source.coordinates]
             rows = slice(int(groups.min()), int(groups.max()) + 1)  # column groups of one input are consecutive
             places = link.target.start + place.to(vjps.device)
             column_of = column_groups.column_of[rows, places]

@@ -80,7 +80,7 @@ def test_gradgradcheck_fails_a_wrong_second_derivative_whose_graph_raises_after_
 
 @pytest.mark.parametrize("check", ["gradcheck", "gradgradcheck"])
 def test_result_of_a_worn_graph_is_not_kept_when_time_runs_out(check: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def out_of_time(steady: Repeatable) -> Repeatable:
+    def out_of_time(repeatable: Repeatable) -> Repeatable:
         raise OutOfTime(deadline_in(1.0))
 
     monkeypatch.setattr("gradverify.checks.as_used.on_fresh_graphs", out_of_time)
@@ -91,7 +91,7 @@ def test_result_of_a_worn_graph_is_not_kept_when_time_runs_out(check: str, monke
 
 @pytest.mark.parametrize("check", ["gradcheck", "gradgradcheck"])
 def test_first_result_is_kept_when_a_new_graph_raises(check: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def raises(steady: Repeatable) -> Repeatable:
+    def raises(repeatable: Repeatable) -> Repeatable:
         raise EvaluationError("forward", RuntimeError("no more"))
 
     monkeypatch.setattr("gradverify.checks.as_used.on_fresh_graphs", raises)
