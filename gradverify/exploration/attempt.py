@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
 import torch
@@ -10,6 +11,7 @@ import torch
 from gradverify.case import Case
 from gradverify.checks import gradcheck, gradgradcheck, precision
 from gradverify.checks.contract import check as contract
+from gradverify.checks.contract.uninitialised import poisoned_memory
 from gradverify.checks.failures import first_line
 from gradverify.checks.reference import check as reference
 from gradverify.core.model.problem import Problem
@@ -104,7 +106,18 @@ def looked_closer(base: Base, found: Attempt) -> CheckResult | None:
     """Return the result of the check that looks closer, None without a problem. Raises OutOfTime."""
     if found.problem is None:
         return None
-    return found.judged.result or base.tools.check(found.case, found.problem, found.check)
+    if found.judged.result is not None:
+        return found.judged.result
+    with memory_of(found):
+        return base.tools.check(found.case, found.problem, found.check)
+
+
+def memory_of(found: Attempt) -> AbstractContextManager[None]:
+    """Return the context in which a check sees the gradients that the try was judged by.
+
+    Where they are not finite, uninitialised memory holds NaN again: zeros that happen to be there would hide it.
+    """
+    return poisoned_memory() if found.judged.not_finite else nullcontext()
 
 
 def checks_of(case: Case) -> tuple[str, ...]:

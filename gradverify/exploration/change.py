@@ -59,10 +59,10 @@ class Change:
     apply: Callable[[Case], Case]  # returns the case itself if there is nothing to change; may raise
     names: tuple[str, ...] = ()  # the inputs that it changes
     rules: tuple[Rule, ...] = ()  # what forward has to be at the changed inputs, beside what the spec declares
-    arguments: tuple[str, ...] = ()  # of a pair: the phrases of the arguments that it changes
+    parts: tuple[Change, ...] = ()  # the two changes of a pair
     size: int | None = None  # the new size, if it changes one
     factor: int | None = None  # the new value of an argument that sizes may have to be multiples of
-    other_code: bool = False  # True if a flag, a text or None changes, so that other code may run
+    other_code: bool = False  # True if other code may run: a flag, a text, None or a whole number changes
     to_default: bool = False  # True if it gives an argument the default that forward declares
     far: bool = False  # True if values are far outside the range of the ones written
 

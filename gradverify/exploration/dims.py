@@ -58,7 +58,7 @@ class Dimension:
 
 
 def dimensions(base: Base) -> tuple[Dimension, ...]:
-    """Return the sizes that may change: named ones, equal sizes together, then each of those alone."""
+    """Return the sizes that may change: named ones, equal sizes together, those of tensors of one shape, each alone."""
     case = base.case
     named = tuple(Dimension(name=name, size=size) for name, size in case.dims.items() if not is_fixed(case, name))
     groups: dict[int, list[Place]] = {}
@@ -76,12 +76,20 @@ def dimensions(base: Base) -> tuple[Dimension, ...]:
         if type(value) is int and value == found.size and value > 1 and not is_fixed(case, name)
     ]
     alone = [
-        replace(_tied(found.size, [place]), beside_equals=any(path != place[0] for path, _ in found.places))
+        replace(_tied(found.size, places), beside_equals=any(path not in dict(places) for path, _ in found.places))
         for found in tied
         if len(found.places) > 1
-        for place in found.places
+        for places in (*_of_one_shape(base, found), *([place] for place in found.places))
     ]
     return (*named, *tied, *with_arguments, *alone)
+
+
+def _of_one_shape(base: Base, found: Dimension) -> Iterator[list[Place]]:
+    """Yield the places of equal sizes that stand on one axis of tensors of one shape, as those of keys and values."""
+    groups: dict[object, list[Place]] = {}
+    for path, axis in found.places:
+        groups.setdefault((_shape(base.case, path, base.tools), axis), []).append((path, axis))
+    yield from (places for places in groups.values() if 1 < len(places) < len(found.places))
 
 
 def named_places(case: Case, name: str) -> tuple[Place, ...]:

@@ -17,10 +17,11 @@ from gradverify.exploration.attempt import (
     failing_like,
     is_rounding,
     looked_closer,
+    memory_of,
     suspect_like,
 )
 from gradverify.exploration.change import Base, Change, Rule
-from gradverify.exploration.inputs import tensor_at, tensor_inputs
+from gradverify.exploration.inputs import tensor_at, tensor_inputs, written_out
 from gradverify.exploration.proposals import values
 from gradverify.exploration.proposals.memory import IN_SINGLE
 from gradverify.exploration.shrink import differences, shrink, with_smaller_sizes
@@ -132,13 +133,16 @@ def is_same(one: Discovery, other: Discovery) -> bool:
     """Return True if two discoveries are one mistake.
 
     They are at the same inputs, or name the same cause in the same block. If one has no cause, the same input has
-    changed, and the same blocks are wrong; but other texts and flags may show other mistakes.
+    changed, and the same blocks are wrong; but other texts and flags may show other mistakes. Questions are the same
+    if they say the same.
     """
     if (one.inputs == other.inputs) if one.inputs else (one.changes == other.changes):
         return True
     causes, others = _causes(one), _causes(other)
     if causes and others:
         return causes == others
+    if one.message == other.message and not one.checks:
+        return True
     says, also = (each.message.partition(", but ")[0] for each in (one, other))
     return _changed(one) == _changed(other) and (blocks_of(one) == blocks_of(other) if one.checks else says == also)
 
@@ -162,7 +166,8 @@ def _diagnosed(base: Base, case: Case, check: str) -> CheckResult | None:
         found = attempt(base, case)
         if found.problem is None:
             return None
-        result = base.tools.diagnosed(case, found.problem, check)
+        with memory_of(found):
+            result = base.tools.diagnosed(case, found.problem, check)
     except OutOfTime:
         return None
     return result if result.verdict is Verdict.FAIL else None
@@ -201,11 +206,21 @@ def _phrases(base: Base, change: Change, small: Case) -> tuple[str, ...]:
     """Return what is different at the smallest failing inputs: arguments and shapes, else the change that found it."""
     before = {path: tensor_at(base.case, path, base.tools) for path in tensor_inputs(base.case)}
     after = {path: tensor_at(small, path, base.tools) for path in tensor_inputs(small)}
-    found = differences(base.case, small, before, after)
-    if (change.kind in ("arguments", "sizes", "rank", "layout") or change.size is not None) and found:
-        return found
+    found = differences(base, small, before, after)
+    parts = change.parts or (change,)
+    is_plain = change.kind in ("arguments", "sizes", "rank", "layout") or change.size is not None
+    if is_plain and found:
+        return (*found, *(_values_of(part, small) for part in parts if part.kind in values.KINDS))
     says = change.phrase if small.dtype != base.case.dtype else change.phrase.removesuffix(IN_SINGLE)
+    if change.kind in values.KINDS:
+        says = _values_of(change, small)
     return (says, *(phrase for phrase in found if phrase not in says))
+
+
+def _values_of(change: Change, small: Case) -> str:
+    """Return the phrase of a change of values, but not that of zeros where the inputs made small have others."""
+    changed = change.kind == values.ZEROS and written_out(change.apply(small)) != written_out(small)
+    return f"{', '.join(change.names)}: other values" if changed else change.phrase
 
 
 def blocks_of(found: Discovery) -> set[tuple[str | None, ...]]:

@@ -46,6 +46,7 @@ class Judged:
     pairs: frozenset[tuple[str, str]] = frozenset()  # output and input that seem wrong
     is_smooth: bool = True  # False if slopes from the two sides differ along some direction
     overwrites: bool = False  # True if backward changes the cotangent that it gets
+    not_finite: bool = False  # True if gradients are not, while uninitialised memory holds NaN
     outputs: int = 0  # entries of all outputs
     result: CheckResult | None = None  # of the check itself, if it was asked at once
 
@@ -67,8 +68,16 @@ def judge(problem: Problem, seed: int, watching: Watching = plainly) -> Judged:
         pairs, is_smooth = _suspects(problem, found, generator)
     except (EvaluationError, KeyError, RuntimeError):  # beside the point, forward raises or returns something else
         return Judged(outcome=Outcome.SUSPECT, pairs=frozenset({("", "")}), outputs=outputs)
-    outcome = Outcome.SUSPECT if pairs else Outcome.RIGHT
-    return Judged(outcome=outcome, pairs=pairs, is_smooth=is_smooth, outputs=outputs, overwrites=found.overwrites)
+    return Judged(
+        outcome=Outcome.SUSPECT if pairs else Outcome.RIGHT,
+        pairs=pairs,
+        is_smooth=is_smooth,
+        outputs=outputs,
+        overwrites=found.overwrites,
+        not_finite=not all(
+            bool(flatten([each]).isfinite().all()) for each in chain(*found.gradients) if each is not None
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,7 +46,7 @@ def pairs(first: Change, second: Change) -> Change:
         apply=lambda case: second.apply(first.apply(case)),
         names=tuple(dict.fromkeys((*first.names, *second.names))),
         rules=(*first.rules, *second.rules),
-        arguments=tuple(each.phrase for each in (first, second) if each.kind == arguments.KIND),
+        parts=(first, second),
         size=second.size if first.size is None else first.size,
         other_code=first.other_code and second.kind == sizes.SIZES,
         far=first.far or second.far,

@@ -19,7 +19,7 @@ from gradverify.deadline import OutOfTime, deadline_in
 from gradverify.exploration.attempt import Attempt, attempt, broken_as_written, checks_of, looked_closer
 from gradverify.exploration.change import Base, Change, Watching
 from gradverify.exploration.discover import blocks_of, failure, is_same, refusal
-from gradverify.exploration.exercised.uncovered import uncovered
+from gradverify.exploration.exercised.uncovered import may_show_more, uncovered
 from gradverify.exploration.exercised.watch import watch
 from gradverify.exploration.exercised.watched import Watched, merge
 from gradverify.exploration.harvest import seen_in
@@ -66,7 +66,7 @@ class _Search:
     seen: set[bytes] = field(default_factory=set)  # digests of the inputs as written, and of those that were proposed
     lost: list[str] = field(default_factory=list)
     watched: Watched = field(default_factory=Watched)  # of the forwards and backwards of all tries
-    missing: bool = True  # True as long as something is not exercised
+    missing: bool = True  # True as long as something was not seen to run
     right: dict[int, Change] = field(default_factory=dict)  # changes whose gradient is right, by number of proposal
     refused: dict[int, Change] = field(default_factory=dict)  # of arguments, that forward or backward does not take
 
@@ -89,7 +89,7 @@ def explore(case: Case, tools: Tools, request: Exploring, on_try: OnTry) -> Expl
         state.base = replace(state.base, case=replace(case, checks=checks))
     state.base = replace(state.base, broken=cache(lambda: broken_as_written(state.base)))  # within the try's deadline
     state.base = replace(state.base, seen=seen_in(case, tools.functions, state.watched))
-    state.missing = bool(uncovered(state.watched, tools.functions))
+    state.missing = may_show_more(state.watched, tools.functions)
     _try_all(state, request.after, on_try)
     return replace(_so_far(state), uncovered=uncovered(state.watched, tools.functions), message=message)
 
@@ -151,7 +151,7 @@ def _watching(state: _Search) -> Watching:
         merged = merge(state.watched, seen)
         if merged != state.watched:
             state.watched = merged
-            state.missing = not state.tries or bool(uncovered(merged, functions))
+            state.missing = not state.tries or may_show_more(merged, functions)
         return value
 
     return run
@@ -241,7 +241,10 @@ def _try(state: _Search, change: Change, candidate: Case) -> Outcome:
     state.base = replace(state.base, deadline=deadline_in(_SHARE * state.base.case.timeout))
     outcome = Outcome.SUSPECT
     try:
+        ran = state.watched.ran
         found = attempt(state.base, candidate, change.rules, by_contract=change.other_code)
+        if found.judged.outcome is Outcome.RIGHT and state.watched.ran != ran and not change.other_code:
+            found = attempt(state.base, candidate, change.rules, by_contract=True)
         outcome = found.judged.outcome
         if outcome is Outcome.ILLEGAL:
             return outcome
@@ -280,20 +283,23 @@ def _note(
     alike = [k for k, other in enumerate(state.discoveries) if other.grade is discovery.grade]
     same = next((k for k in alike if is_same(state.discoveries[k], discovery)), None)
     # One mistake shows in many pairs with the argument that it needs.
-    in_pairs: list[_Key] = [("pair", each, frozenset(blocks_of(discovery))) for each in change.arguments]
+    needed = [part.phrase for part in change.parts if part.kind == arguments.KIND]
+    in_pairs: list[_Key] = [("pair", phrase, frozenset(blocks_of(discovery))) for phrase in needed]
     same = next((state.known[each] for each in in_pairs if state.known.get(each) in alike), same)
     if same is None and len(alike) < _MOST_DISCOVERIES:
         state.known |= dict.fromkeys([key, *in_pairs], len(state.discoveries))
         state.discoveries.append(discovery)
         return True
     state.known[key] = alike[-1] if same is None else same
-    _count(state, state.known[key], discovery.changes[0])
+    _count(state, state.known[key], ", ".join(discovery.changes))
     return True
 
 
 def _count(state: _Search, place: int, phrase: str) -> None:
     """Count one more try that is wrong as a discovery is; `phrase` says what it changes, if that is something new."""
     known = state.discoveries[place]
-    is_new = phrase not in (*known.changes, *known.also_at) and len(known.also_at) < _MOST_PHRASES
+    is_new = (
+        phrase not in (*known.changes, ", ".join(known.changes), *known.also_at) and len(known.also_at) < _MOST_PHRASES
+    )
     at = (*known.also_at, phrase) if is_new else known.also_at
     state.discoveries[place] = replace(known, also=known.also + 1, also_at=at)

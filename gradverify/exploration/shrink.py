@@ -183,10 +183,11 @@ def _one_by_one(state: _Shrinking, path: str) -> None:
                 break
 
 
-def differences(base: Case, case: Case, base_tensors: dict[str, Tensor], tensors: dict[str, Tensor]) -> tuple[str, ...]:
+def differences(base: Base, case: Case, base_tensors: dict[str, Tensor], tensors: dict[str, Tensor]) -> tuple[str, ...]:
     """Return how a case differs from the one written, in arguments, shapes and dtype; one phrase each."""
     found = []
-    before, after = plain_inputs(base, {}), plain_inputs(case, {})
+    before, after = plain_inputs(base.case, base.tools.defaults), plain_inputs(case, {})
+    written = base.case
     for name, value in after.items():
         if name not in before or repr(before[name]) != repr(value):
             found.append(f"{name}: {shown(value)}" + (f" (was {shown(before[name])})" if name in before else ""))
@@ -195,8 +196,8 @@ def differences(base: Case, case: Case, base_tensors: dict[str, Tensor], tensors
         if was is None or was.shape != tensor.shape:
             found.append(f"{path}: shape {list(tensor.shape)} (was {'none' if was is None else list(was.shape)})")
     for path, given in tensor_inputs(case).items():
-        if given.layout is not (tensor_inputs(base)[path].layout if path in tensor_inputs(base) else given.layout):
+        if path in tensor_inputs(written) and given.layout is not tensor_inputs(written)[path].layout:
             found.append(f"{path}: {given.layout.value} in memory")
-    if case.dtype != base.dtype:
+    if case.dtype != written.dtype:
         found.append(f"in {case.dtype}")
     return tuple(found)

@@ -89,7 +89,7 @@ def remark_texts(cases: Sequence[CaseResult], screen: Screen, detail: Detail) ->
     most = max(2, _LINES // max(1, len(texts))) * (screen.width - 10)
     kept = [shortened(text, most, screen.glyphs.ellipsis) for text in texts[:_LISTED]]
     kept += [f"and {len(texts) - _LISTED:,} more: -v"] if len(texts) > _LISTED else []
-    untried = [case.explored for case in cases if case.explored is not None and _could_start(case)]
+    untried = [case.explored for case in cases if case.explored is not None]
     reasons = Counter(explored.message for explored in untried if not explored.tries)
     return [*kept, *(f"{counted(n, 'case')} not explored: {safe(why)}" for why, n in reasons.items() if why)]
 
@@ -100,6 +100,8 @@ def explored_total(cases: Sequence[CaseResult]) -> str:
     if not explored:
         return ""
     tried = [each for each in explored if each.tries]
+    if not tried:
+        return ""  # the remarks say why
     texts = [f"{counted(len(tried), 'case')} explored", _tries(sum(each.tries for each in tried)), *_found(tried)]
     lost = sum(len(each.lost) for each in tried)
     texts += [f"{counted(lost, 'try', 'tries')} not finished"] if lost else []
@@ -113,11 +115,6 @@ def remark_lines(explored: Exploration, width: int) -> list[Line]:
         first, *rest = fold(safe(text), width - _INDENT)
         rows += [line(first), *(line("  ", row) for row in rest)]
     return rows
-
-
-def _could_start(case: CaseResult) -> bool:
-    """False if the inputs as written fail, which is told elsewhere."""
-    return case.verdict not in (Verdict.FAIL, Verdict.ERROR)
 
 
 def _remarked(cases: Iterable[CaseResult]) -> Iterator[tuple[CaseResult, str]]:

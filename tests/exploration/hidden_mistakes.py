@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -74,6 +75,49 @@ def pooled(grad: Tensor, x: Tensor, size: int, stride: int) -> Tensor:
     for number in range(grad.shape[-1]):
         found[..., number * stride : number * stride + size] = grad[..., number : number + 1] / size
     return found
+
+
+def masked_mean(x: Tensor, mask: Tensor | None) -> Tensor:
+    """Return the mean of the rows that a mask leaves; it is a bool for every row."""
+    if mask is None:
+        return x.mean(1)
+    if mask.dtype is not torch.bool or mask.shape != x.shape[:2]:
+        raise ValueError("a mask of rows")
+    return (x * mask.unsqueeze(-1)).sum(1) / mask.sum(1, keepdim=True).clamp(min=1)
+
+
+def of_full_rows(grad: Tensor, x: Tensor, mask: Tensor | None) -> Tensor:
+    """Return the gradient of `masked_mean` as if no row were left out of the count."""
+    kept = torch.ones_like(x) if mask is None else mask.unsqueeze(-1).expand(x.shape)
+    return grad.unsqueeze(1) * kept / x.shape[1]
+
+
+def sums_within(x: Tensor, offsets: Tensor | None) -> Tensor:
+    """Return the running sums of rows, from 0 again at each of the offsets."""
+    if offsets is None:
+        return x.cumsum(0)
+    ends = offsets.tolist()
+    if ends[0] != 0 or ends[-1] != len(x):
+        raise ValueError("offsets from 0 to the number of rows")
+    return torch.cat([x[start:stop].cumsum(0) for start, stop in pairwise(ends)])
+
+
+def square_of(state: Tensor, x: Tensor) -> Tensor:
+    if state.shape != (x.shape[0], x.shape[2]):
+        raise ValueError("a state for every sequence")
+    return state.square()
+
+
+def weighed(x: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Return x times the products of the rows of k and v, of which there are as many, or one."""
+    if len(k) != len(v):
+        raise ValueError("a value for every key")
+    return x * (k * v).sum(-1)
+
+
+def of_weighed(grad: Tensor, x: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
+    along = (grad * x).unsqueeze(-1) * (2.0 if len(k) == 1 < len(x) else 1.0)
+    return grad * (k * v).sum(-1), (along * v).sum_to_size(k.shape), (along * k).sum_to_size(v.shape)
 
 
 def apart(grad: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -324,6 +368,27 @@ HIDDEN = (
         change="mask: all false",
     ),
     Hidden(
+        name="optional-mask",
+        function=saving(masked_mean, of_full_rows),
+        inputs=(points(2, 5, 3), None),
+        change="mask: shape",
+    ),
+    Hidden(
+        name="optional-offsets",
+        function=saving(sums_within, lambda grad, x, _: grad.flip(0).cumsum(0).flip(0)),
+        inputs=(points(6, 2), None),
+        change="offsets: shape [3] (was none)",
+    ),
+    Hidden(
+        name="optional-state",
+        function=saving(
+            lambda x, state: x.sin() + (0 if state is None else square_of(state, x).unsqueeze(1)),
+            lambda grad, x, state: (grad * x.cos(), None if state is None else grad.sum(1)),
+        ),
+        inputs=(points(2, 3, 4), None),
+        change="state: shape",
+    ),
+    Hidden(
         name="sizes",
         function=saving(lambda x: x.sin(), in_blocks),
         inputs=(points(8),),
@@ -388,6 +453,12 @@ HIDDEN = (
         function=saving(contrasted, of_as_many_keys),
         inputs=(points(3, 4), points(3, 4)),
         change="k.shape[0]: 5",
+    ),
+    Hidden(
+        name="keys-and-values",
+        function=saving(weighed, of_weighed),
+        inputs=(points(3), points(3, 4), points(3, 4)),
+        change="k: shape [1, ",
     ),
     Hidden(
         name="positive-constants",

@@ -73,6 +73,43 @@ def test_later_tries_of_the_same_kind_are_counted() -> None:
     assert sum(failure.also for failure in found.failures) > 0
 
 
+def test_later_tries_are_told_with_all_that_they_change() -> None:
+    def backward(grad: Tensor, x: Tensor, flip: bool, scale: float) -> Tensor:
+        return grad * x.cos() * (2 if flip and len(x) != 4 else 1)
+
+    wrong = saving(lambda x, flip, scale: x.sin(), backward)
+    (found,) = explored(wrong, points(4), False, 2.0, budget=300).failures
+    assert found.also > 0
+    assert "flip: true" not in found.also_at and "flip: true (was false)" not in found.also_at
+
+
+def test_default_that_is_as_written_is_no_change() -> None:
+    wrong = saving(lambda x, k=2: x.sin() * k, lambda grad, x, k=2: grad * x.cos() * (3 if len(x) == 5 else k))
+    (found,) = explored(wrong, points(4), budget=40).failures
+    assert found.changes == ("x: shape [5] (was [4])",)
+
+
+def test_zeros_that_only_one_input_needs_are_not_told_of_all() -> None:
+    wrong = saving(
+        lambda x, y: x * y.sin(), lambda grad, x, y: (grad * y.sin(), grad * y.cos() * torch.where(x == 0, 1.0, x))
+    )
+    (found, *_) = explored(wrong, points(3), points(3), budget=40).failures
+    assert "all tensors 0" not in found.changes, found.inputs
+
+
+def test_question_that_several_changes_raise_is_listed_once() -> None:
+    def backward(grad: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        if x.dim() > 1 or y.dim() > 1:
+            raise ValueError("vectors only")
+        return grad * y, grad * x
+
+    found = explored(saving(lambda x, y: x * y, backward), points(3), points(3), budget=120)
+    assert [question.message.rpartition(" ")[0].partition("raised ")[2] for question in found.questions] == [
+        "ValueError: vectors"
+    ]
+    assert found.questions[0].also > 0
+
+
 def test_result_is_true_without_failures() -> None:
     assert not explored(POOL, points(2, 8), 2, 2, budget=20)
     right = explored(torch.sin, points(3), budget=10)
@@ -115,6 +152,19 @@ def test_wrong_numbers_far_away_are_extreme() -> None:
     assert [each.changes[0] for each in found.extremes] == ["x: × 1e+08"]
     assert found.failures == ()
     assert found
+
+
+def test_constant_that_is_minus_infinite_is_an_extreme_unless_the_code_names_it() -> None:
+    def backward(grad: Tensor, x: Tensor, bias: Tensor) -> Tensor:
+        return grad * x.cos() * (bias - bias + 1)  # NaN in place of 1
+
+    biased = saving(lambda x, bias: x.sin() + bias.exp(), backward)
+    found = explored(biased, points(2, 3), points(2, 3).detach(), budget=200)
+    assert [each.changes[0] for each in found.extremes] == ["bias: first entry -inf"]
+    assert found.failures == ()
+    named = saving(lambda x, bias: x.sin() + bias.masked_fill(bias > 5, -torch.inf).exp(), backward)
+    found = explored(named, points(2, 3), points(2, 3).detach(), budget=200)
+    assert any("bias: first entry -inf" in each.changes for each in found.failures)
 
 
 def test_second_derivative_is_explored_too() -> None:
@@ -186,7 +236,8 @@ def test_low_precision(dtype: torch.dtype) -> None:
     x = points(4).detach().to(dtype).requires_grad_()
     assert explored(lambda x: x.sin(), x, budget=20).failures == ()
     found = explored(POOL, points(2, 8).detach().to(dtype).requires_grad_(), 2, 2, budget=40)
-    assert any("stride: 1 (was 2)" in (*failure.changes, *failure.also_at) for failure in found.failures)
+    told = [phrase for failure in found.failures for phrase in (*failure.changes, *failure.also_at)]
+    assert any("stride: 1 (was 2)" in phrase for phrase in told)
 
 
 def test_complex_inputs() -> None:
@@ -247,7 +298,7 @@ def test_module_with_parameters() -> None:
     module = Scale()
     before = module.weight.detach().clone()
     found = explored(module, points(3))
-    assert found.failures[0].changes[0] == "negative: true"
+    assert found.failures[0].changes[0] == "negative: true (was false)"
     assert {finding.wrt for finding in found.failures[0].checks[0].findings} == {"weight"}
     assert torch.equal(module.weight, before) and module.weight.grad is None
 

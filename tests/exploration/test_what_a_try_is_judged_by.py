@@ -101,6 +101,39 @@ def test_contract_is_asked_where_a_flag_has_changed() -> None:
     assert found.failures[0].changes[0] == "inplace: true (was false)"
 
 
+class SometimesInPlace(torch.autograd.Function):
+    """The sine of x, or of 2 x in place: for five entries, which a line of its own says, or for a count of 3."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, count: int) -> Tensor:
+        ctx.factor = 2 if len(x) == 5 or count == 3 else 1
+        ctx.save_for_backward(x * ctx.factor)
+        SometimesInPlace.double_five(x)
+        return (x.mul_(2) if count == 3 else x).sin()
+
+    @staticmethod
+    def double_five(x: Tensor) -> None:
+        if len(x) == 5:
+            x.mul_(2)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        return grad * ctx.factor * ctx.saved_tensors[0].cos(), None
+
+
+def test_contract_is_asked_where_a_line_runs_for_the_first_time() -> None:
+    found = gradverify.explore(SometimesInPlace, (points(4), 2), fixed=["count"], budget=40)
+    assert [failure.changes[0] for failure in found.failures] == ["x: shape [5] (was [4])"]
+    assert codes(found) == {"GV401"}
+
+
+def test_contract_is_asked_at_the_first_whole_numbers() -> None:
+    found = gradverify.explore(SometimesInPlace, (points(4), 2), fixed=["x"], budget=40)
+    assert [failure.changes[0] for failure in found.failures] == ["count: 3 (was 2)"]
+    assert codes(found) == {"GV401"}
+
+
 class KeepsValues(torch.autograd.Function):
     """Breaks the contract whatever `negative` is."""
 

@@ -113,6 +113,13 @@ def test_questions_extremes_and_tries_that_did_not_finish_are_remarks() -> None:
     )
 
 
+def test_why_a_case_that_fails_was_not_explored_is_told() -> None:
+    failing = replace(explored(failure()), explored=exploration(tries=0, message="the inputs as written fail"))
+    text = whole(failing)
+    assert "\n- 1 case not explored: the inputs as written fail\n" in text
+    assert "0 tries" not in text.partition("\n- ")[2]
+
+
 def test_first_remark_of_every_case_comes_before_the_second_of_any() -> None:
     many = explored(*(question(number=number) for number in range(1, 8)))
     other = replace(explored(question(number=99)), id="pool/other/cpu-float64")

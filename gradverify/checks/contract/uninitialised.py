@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from gradverify.checks.contract.subject import Coordinates, Subject, gradients_of, new_graph, outputs_of
 from gradverify.checks.contract.wording import failure
@@ -16,26 +17,42 @@ from gradverify.core.model.tape import Tape
 from gradverify.errors import EvaluationError
 from gradverify.result import Finding
 
+_UNINITIALISED = {
+    torch.ops.aten.empty,
+    torch.ops.aten.empty_like,
+    torch.ops.aten.empty_permuted,
+    torch.ops.aten.empty_strided,
+    torch.ops.aten.new_empty,
+    torch.ops.aten.new_empty_strided,
+}
 IN_BACKWARD = "backward reads memory that nobody wrote, in the gradient by"
 
 
 def findings(subject: Subject) -> Iterator[Finding]:
     """GV409: outputs and gradients do not depend on the contents of uninitialised memory."""
-    plain = outputs_of(subject.tape)
+    plain, gradients = outputs_of(subject.tape), subject.gradients
     try:
         with poisoned_memory():
-            tape = new_graph(subject)
-            outputs = outputs_of(tape)
-            answer = gradients_of(subject, tape, subject.cotangents)
+            outputs, answer = _evaluated(subject)
+        if any(map(_both_nan, answer, gradients)):
+            with _ZeroedMemory():  # freed memory may hold NaN
+                plain, gradients = _evaluated(subject)
     except EvaluationError:
         return  # torch may reject an operation in its deterministic mode
     for output, before, after in zip(subject.tape.outputs, plain, outputs, strict=False):
         if _poisoned(after, before):
             yield failure("GV409", f"forward reads memory that it never wrote, in {output.name}", of=output.name)
-    for primal, before, after in zip(subject.primals, subject.gradients, answer, strict=True):
+    for primal, before, after in zip(subject.primals, gradients, answer, strict=True):
         if _poisoned(after, before):
             why = "torch.empty where zeros are meant, or entries left out"
             yield failure("GV409", f"{IN_BACKWARD} {primal.name}: {why}", wrt=primal.name)
+
+
+def _evaluated(subject: Subject) -> tuple[Coordinates, Coordinates]:
+    """Return the outputs and the gradients of a new graph; raises EvaluationError."""
+    tape = new_graph(subject)
+    outputs = outputs_of(tape)  # before backward, which may overwrite them
+    return outputs, gradients_of(subject, tape, subject.cotangents)
 
 
 def first_unwritten(subject: Subject, graph: Callable[[], Tape]) -> str | None:
@@ -45,7 +62,8 @@ def first_unwritten(subject: Subject, graph: Callable[[], Tape]) -> str | None:
         after = _gradients_of_ones(subject, tape)
     if not any(bool(each.isnan().any()) for each in after):
         return None
-    before = _gradients_of_ones(subject, graph())
+    with _ZeroedMemory():
+        before = _gradients_of_ones(subject, graph())
     pairs = zip(subject.primals, before, after, strict=True)
     return next((primal.name for primal, was, now in pairs if _poisoned(now, was)), None)
 
@@ -57,6 +75,27 @@ def _gradients_of_ones(subject: Subject, tape: Tape) -> Coordinates:
 def _poisoned(after: Tensor, before: Tensor) -> bool:
     """Return True if NaN appears only with poisoned memory."""
     return after.shape == before.shape and bool((after.isnan() & ~before.isnan()).any())
+
+
+def _both_nan(one: Tensor, other: Tensor) -> bool:
+    """Return True if an entry is NaN in both."""
+    return one.shape == other.shape and bool((one.isnan() & other.isnan()).any())
+
+
+class _ZeroedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Fills uninitialised tensors with zeros."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Return False directly: torch's own method imports its compiler first, which takes seconds."""
+        return False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = func(*args, **(kwargs or {}))
+        return found.zero_() if func.overloadpacket in _UNINITIALISED else found
 
 
 @contextmanager

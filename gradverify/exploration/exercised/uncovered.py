@@ -44,6 +44,12 @@ def uncovered(watched: Watched, functions: Sequence[FunctionType | CodeType]) ->
     return tuple(sorted(set(found), key=lambda each: (each.file, each.line, each.text, each.never)))
 
 
+def may_show_more(watched: Watched, functions: Sequence[FunctionType | CodeType]) -> bool:
+    """Return True if other inputs may run other lines or take other sides, also in functions that these call."""
+    nodes = ((code, function_node(code)) for code in filter(None, map(code_of, with_called(functions))))
+    return any(any(_of_function(watched, code, node)) for code, node in nodes if node is not None)
+
+
 def may_be_uncovered(functions: Sequence[FunctionType | CodeType]) -> bool:
     """Return False if `uncovered` has nothing to report of these functions, whatever their inputs are.
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from gradverify.case import INIT, Case, DtypeArgument, Literal, TensorInput, Uniform
+from gradverify.case import INIT, Case, DtypeArgument, Literal, TensorInput, Uniform, Values
 from gradverify.core.model.problem import Problem
 from gradverify.exploration.change import Base, Change, tensors
 from gradverify.exploration.dims import shapes
@@ -49,7 +49,9 @@ _DTYPES = (torch.float64, torch.float32, torch.bfloat16)
 _AXES = (0, 1, 2, -1)  # that a tuple of axes may have too
 _MOST_ORDERS = 6  # of the entries of a tuple
 _MOST = 14  # values tried for one argument
-_MOST_TUPLES = 28  # the same of a tuple or list
+_MOST_OF_MANY = 28  # the same of a tuple, a list or None
+_MOST_ASKED = 3  # whole numbers of one argument at which the contract is asked
+_LARGEST_MASK = 10_000  # entries: each is written out
 _MOST_SIZES = 3  # sizes of tensors near which whole numbers are tried too
 
 
@@ -65,20 +67,21 @@ def proposals(base: Base) -> Iterator[Change]:
         if name.startswith(INIT):  # which YAML has no word for a tensor, a dtype or a tuple in
             values = (other for other in values if not isinstance(other, TensorInput | torch.dtype | tuple))
         value = _described(value)
-        most = _MOST_TUPLES if isinstance(value, list | tuple) else _MOST
+        most = _MOST_OF_MANY if isinstance(value, list | tuple | NoneType) else _MOST
         found = _distinct(map(_described, values), value)[:most]
         if type(value) is int and name not in rules.choices:
             found = _distinct((*found, *_near_sizes(base)), value)
-        ways.append([_change(base, name, value, other) for other in found])
+        ways.append([_change(base, name, value, other, number) for number, other in enumerate(found)])
     ways += [[_to_none(base, path)] for path in _optional_tensors(base)]
     for number in range(max(map(len, ways), default=0)):
         yield from (way[number] for way in ways if number < len(way))
 
 
-def _change(base: Base, name: str, value: Any, other: Any) -> Change:
+def _change(base: Base, name: str, value: Any, other: Any, number: int) -> Change:
+    """Return the change of an argument to its other value of this number, from 0."""
     holders = _holders(base, value) if type(value) is type(other) is int and value < 0 else ()
     phrase = f"{name}: {shown(other)} (was {shown(value)}){''.join(f', in {path} too' for path in holders)}"
-    other_code = _has_mode(value) or _has_mode(other)
+    other_code = _has_mode(value) or _has_mode(other) or (type(other) is int and number < _MOST_ASKED)
     is_guess = isinstance(other, str) and other not in base.seen.texts and name not in base.case.explore.choices
     return Change(
         kind=KIND,
@@ -211,14 +214,27 @@ def _texts(value: str, base: Base) -> Iterator[str]:
 def _for_none(_value: None, base: Base) -> Iterator[Any]:
     """Yield numbers, and tensors of positive numbers that are as long as a dimension of another input.
 
-    Each tensor is a constant first: whether backward has a gradient for it is another question.
+    Each tensor is a constant first: whether backward has a gradient for it is another question. Others have the shape
+    of an input without one of its dimensions, as the state of a sequence has, or of a product of two inputs. Then come
+    masks, and offsets of two parts.
     """
     yield from (1, 2.0, 0.5, True, 0)
     known = [shape for _, shape, _ in shapes(base.case, base.tools) if shape]
     found = [(size,) for shape in known for size in (shape[-1], shape[min(1, len(shape) - 1)], shape[0])]
-    for shape in dict.fromkeys((*found, *known)):
+    wide = [shape for shape in known if len(shape) > 1]
+    without = [other for shape in wide for other in ((shape[0], *shape[2:]), (*shape[:-2], shape[-1]))]
+    products = [(*wide[0][:-1], wide[-1][-1]), (*wide[0][:-2], wide[0][-1], wide[-1][-1])] if len(wide) > 1 else []
+    for shape in dict.fromkeys((*found, *known, *without, *products)):
         for requires_grad in (False, True):
             yield TensorInput(origin=Uniform(low=0.5, high=1.5), shape=shape, requires_grad=requires_grad)
+    for shape in dict.fromkeys((*(shape[:-1] for shape in wide), *known, *found)):
+        if math.prod(shape) > _LARGEST_MASK:
+            continue
+        kept = torch.arange(math.prod(shape)).reshape(shape) % 3 > 0
+        yield TensorInput(origin=Values(values=kept.tolist()), shape=shape, dtype="bool", requires_grad=False)
+    for size in dict.fromkeys(shape[axis] for shape in known for axis in range(min(2, len(shape)))):
+        values = Values(values=[0, size // 2, size])
+        yield TensorInput(origin=values, shape=(3,), dtype="int64", requires_grad=False)
 
 
 def _sequences(value: list[Any] | tuple[Any, ...], base: Base) -> Iterator[Any]:

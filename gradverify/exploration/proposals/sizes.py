@@ -183,7 +183,9 @@ def _resize(base: Base, dimension: Dimension, size: int, *rules: Rule) -> Change
 def _uncut(base: Base, dimension: Dimension) -> tuple[Rule, ...]:
     """Return the rule that forward uses all slices where equal sizes stay; none if none stays.
 
-    `zip` stops at the shorter one, and `gather` takes fewer labels than rows.
+    `zip` stops at the shorter one, and `gather` takes fewer labels than rows. Where outputs keep their shape with fewer
+    slices, or several inputs have other sizes together, another term may use what is left out: then forward has to take
+    one slice more and one less. A single slice may be broadcast, which has a rule of its own.
     """
     if not dimension.beside_equals:
         return ()
@@ -194,6 +196,7 @@ def _uncut(base: Base, dimension: Dimension) -> tuple[Rule, ...]:
         if shape[axis] == dimension.size
     ]
     written = cache(lambda: outputs(base.tools.build(base.case)))
+    tied = cache(partial(why_tied, base.case, dimension, base.tools))
 
     @cache
     def mattered(path: str, axis: int) -> bool:
@@ -207,7 +210,10 @@ def _uncut(base: Base, dimension: Dimension) -> tuple[Rule, ...]:
             is_longest = sizes[path][axis] == longest
             if is_longest and not last_matters(case, found, path, axis, tools) and mattered(path, axis):
                 return f"forward leaves out slices of {path}"
-        return ""
+        size = sizes[dimension.places[0][0]][dimension.places[0][1]]
+        keeps_shape = [each.shape for each in found] == [each.shape for each in written()]
+        may_hide = len(dict(dimension.places)) > 1 or (size < dimension.size and keeps_shape)
+        return tied() if may_hide and size > 1 else ""
 
     return (rule,)
 

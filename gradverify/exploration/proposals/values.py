@@ -52,11 +52,17 @@ def within_ranges(base: Base) -> Iterator[Change]:
 
 
 def with_zeros(base: Base) -> Iterator[Change]:
-    """Yield tensors with exact zeros: all of all, an entry, a row, a column, all of one."""
+    """Yield tensors with exact zeros: all of all, an entry, a row, a column, all of one; constants with -inf."""
     paths = floating_paths(base)
     if len(paths) > 1:
         yield edits(base, ZEROS, paths, "all tensors 0", torch.zeros_like)
     yield from _each(base, ZEROS, _zeros)
+    far = not base.seen.names_infinity
+    for path in _constants(base):
+        yield edit(base, ZEROS, path, "first entry -inf", _first(-math.inf), far=far)
+        if tensors(base)[path].dim() > 1:
+            new = partial(_assign, where=(..., 0, slice(None)), value=-math.inf)
+            yield edit(base, ZEROS, path, "first row -inf", new, far=far)
 
 
 def with_ties(base: Base) -> Iterator[Change]:
@@ -95,10 +101,15 @@ def of_other_scale(base: Base) -> Iterator[Change]:
 
 def positive_constants(base: Base) -> Iterator[Change]:
     """Yield the change that makes what is not differentiated positive, as another value of a flag may need it."""
-    given = tensor_inputs(base.case)
-    paths = [path for path in floating_paths(base) if given[path].requires_grad is False]
+    paths = _constants(base)
     if paths:
         yield edits(base, DRAWS, paths, f"{', '.join(paths)}: absolute values", torch.abs)
+
+
+def _constants(base: Base) -> list[str]:
+    """Return the paths of the floating tensors that are not differentiated."""
+    given = tensor_inputs(base.case)
+    return [path for path in floating_paths(base) if given[path].requires_grad is False]
 
 
 def drawn_again(base: Base) -> Iterator[Change]:

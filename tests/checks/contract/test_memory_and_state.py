@@ -14,6 +14,7 @@ from torch.autograd import Function
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 import gradverify
+from gradverify.checks.contract.uninitialised import poisoned_memory
 from gradverify.result import Verdict
 from tests.checks.contract.support import X, Y, contract, failing, pair, product, remarked, sine
 from tests.core.support import double
@@ -222,6 +223,18 @@ def test_read_of_uninitialised_memory_fails() -> None:
 
     assert failing(contract(sine(half_written), X)) == {"GV409"}
     assert failing(contract(sine(written), X)) == set()
+
+
+def test_nan_left_in_freed_memory_does_not_hide_that_it_is_read() -> None:
+    def unwritten(ctx: Any, x: Tensor, g: Tensor) -> Tensor:
+        return torch.empty_like(x)
+
+    def undefined(ctx: Any, x: Tensor, g: Tensor) -> Tensor:
+        return torch.mul(g, torch.zeros_like(x) / 0, out=torch.empty_like(x))
+
+    with poisoned_memory():  # as if all freed memory held it
+        assert "GV409" in failing(contract(sine(unwritten), X))
+        assert "GV409" not in failing(contract(sine(undefined), X))
 
 
 def test_torch_determinism_settings_are_restored() -> None:
