@@ -174,16 +174,20 @@ def _diagnosed(base: Base, case: Case, check: str) -> CheckResult | None:
 
 
 def _with_causes_of(small: CheckResult, wide: CheckResult) -> CheckResult:
-    """Return the result at small inputs with the causes that larger ones show: many patterns fit a few entries."""
+    """Return the result at small inputs with the causes that larger ones show: many patterns fit a few entries.
+
+    So a cause that the same block of the larger ones does not show is left out.
+    """
     known = {(finding.code, finding.of, finding.wrt): finding for finding in wide.findings}
     findings = []
     for finding in small.findings:
         other = known.get((finding.code, finding.of, finding.wrt), finding)
         says = finding.message.partition("\n")[0]
+        by_chance = other is not finding or finding.total <= _FEW
         if other.cause not in (None, _PLACE) and _why(other) != _why(finding):
             message = f"{says}\n{_why(other)} (before the inputs were made small)"
             finding = replace(finding, cause=other.cause, message=message)
-        elif other.cause in (None, _PLACE) and finding.cause != _PLACE and finding.total <= _FEW:
+        elif other.cause in (None, _PLACE) and finding.cause != _PLACE and by_chance:
             finding = replace(finding, cause=None, message=says)
         findings.append(finding)
     return replace(small, findings=tuple(findings))

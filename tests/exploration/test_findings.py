@@ -358,6 +358,21 @@ def test_cause_that_would_show_at_other_values_too_is_not_named() -> None:
     assert found.failures and "detached" not in causes
 
 
+def test_cause_that_only_small_inputs_show_is_not_named() -> None:
+    def forward(x: Tensor, mixed: bool) -> Tensor:
+        if len(x) < 4:
+            raise ValueError("four rows at least")
+        return x.sin()
+
+    def backward(grad: Tensor, x: Tensor, mixed: bool) -> Tensor:
+        own = grad * x.cos()
+        return own.cumsum(-1) + own.flip(-1) if mixed else own  # twice the gradient of a single column
+
+    (found,) = explored(saving(forward, backward), points(4, 6), False).failures
+    assert "x: shape [4, 1] (was [4, 6])" in found.changes
+    assert [finding.cause for finding in found.checks[0].findings] == [None]
+
+
 def test_mistake_that_shows_in_several_pairs_is_listed_once() -> None:
     def backward(grad: Tensor, x: Tensor, flip: bool) -> Tensor:
         seen = grad * x.cos()
