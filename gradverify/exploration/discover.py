@@ -13,6 +13,7 @@ from gradverify.exploration.attempt import (
     Attempt,
     attempt,
     codes,
+    confirmed,
     entries,
     failing_like,
     is_rounding,
@@ -22,6 +23,7 @@ from gradverify.exploration.attempt import (
 )
 from gradverify.exploration.change import Base, Change, Rule
 from gradverify.exploration.inputs import tensor_at, tensor_inputs, written_out
+from gradverify.exploration.judge import Outcome
 from gradverify.exploration.proposals import values
 from gradverify.exploration.proposals.memory import IN_SINGLE
 from gradverify.exploration.shrink import differences, shrink, with_smaller_sizes
@@ -29,6 +31,7 @@ from gradverify.result import CheckResult, Discovery, ElementVerdict, Finding, G
 
 _NO_GRADIENT = "GV102"
 _OF_CONTRACT = ("GV3", "GV4", "GV5")
+_KEEPS_STATE = "now at the inputs as written too: an earlier call left something behind"
 _PLACE = "single-elements"  # a cause that says where, and not why
 _OF_ALL = ("detached", "straight-through")  # that would have shown at other values too
 _FEW = 2  # entries that a cause may explain by coincidence
@@ -91,12 +94,22 @@ def failure(base: Base, number: int, change: Change, found: Attempt) -> Discover
     return Discovery(
         grade=Grade.EXTREME if change.far else Grade.FAILURE,
         number=number,
-        changes=_phrases(base, change, small),
+        changes=(*_phrases(base, change, small), *_state(base)),
         inputs=inputs,
         spec=spec,
         message=next((f.message for f in shown.findings if f.verdict is Verdict.FAIL), shown.message),
         checks=(shown, *_reasons(base, small, found.check)),
     )
+
+
+def _state(base: Base) -> tuple[str, ...]:
+    """Return a phrase if the gradient at the inputs as written, which was right, is wrong by now; else none."""
+    try:
+        again = attempt(base, base.case)
+    except OutOfTime:
+        return ()
+    is_wrong = again.judged.outcome is Outcome.SUSPECT and again.check != contract.NAME
+    return (_KEEPS_STATE,) if is_wrong and confirmed(base, again) is not None else ()
 
 
 def _reasons(base: Base, case: Case, check: str) -> tuple[CheckResult, ...]:

@@ -373,6 +373,30 @@ def test_cause_that_only_small_inputs_show_is_not_named() -> None:
     assert [finding.cause for finding in found.checks[0].findings] == [None]
 
 
+class Remembers(torch.autograd.Function):
+    """The sine; after a call with an entry above 5, all gradients are twice as large."""
+
+    factor = 1.0
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, far: float) -> Tensor:
+        ctx.save_for_backward(x)
+        if bool((x > far).any()):
+            Remembers.factor = 2.0
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return grad * ctx.saved_tensors[0].cos() * Remembers.factor, None
+
+
+def test_state_that_an_earlier_try_left_behind_is_told() -> None:
+    found = explored(Remembers, points(4), 5.0, budget=60)
+    assert all(each.changes[-1].startswith("now at the inputs as written too") for each in found.failures)
+    assert found.failures
+    assert not any("as written" in phrase for phrase in explored(CLIPPED, points(6)).failures[0].changes)
+
+
 def test_mistake_that_shows_in_several_pairs_is_listed_once() -> None:
     def backward(grad: Tensor, x: Tensor, flip: bool) -> Tensor:
         seen = grad * x.cos()
