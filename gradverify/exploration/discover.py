@@ -31,7 +31,7 @@ from gradverify.result import CheckResult, Discovery, ElementVerdict, Finding, G
 
 _NO_GRADIENT = "GV102"
 _OF_CONTRACT = ("GV3", "GV4", "GV5")
-_KEEPS_STATE = "now at the inputs as written too: an earlier call left something behind"
+_KEEPS_STATE = "now also at the inputs as written: an earlier call left state behind"
 _PLACE = "single-elements"  # a cause that says where, and not why
 _OF_ALL = ("detached", "straight-through")  # that would have shown at other values too
 _FEW = 2  # entries that a cause may explain by coincidence

@@ -392,7 +392,7 @@ class Remembers(torch.autograd.Function):
 
 def test_state_that_an_earlier_try_left_behind_is_told() -> None:
     found = explored(Remembers, points(4), 5.0, budget=60)
-    assert all(each.changes[-1].startswith("now at the inputs as written too") for each in found.failures)
+    assert all(each.changes[-1].startswith("now also at the inputs as written") for each in found.failures)
     assert found.failures
     assert not any("as written" in phrase for phrase in explored(CLIPPED, points(6)).failures[0].changes)
 
