@@ -106,10 +106,10 @@ def _state(base: Base) -> tuple[str, ...]:
     """Return a phrase if the gradient at the inputs as written, which was right, is wrong by now; else none."""
     try:
         again = attempt(base, base.case)
+        is_wrong = again.judged.outcome is Outcome.SUSPECT and again.check != contract.NAME
+        return (_KEEPS_STATE,) if is_wrong and confirmed(base, again) is not None else ()
     except OutOfTime:
         return ()
-    is_wrong = again.judged.outcome is Outcome.SUSPECT and again.check != contract.NAME
-    return (_KEEPS_STATE,) if is_wrong and confirmed(base, again) is not None else ()
 
 
 def _reasons(base: Base, case: Case, check: str) -> tuple[CheckResult, ...]:
@@ -229,8 +229,8 @@ def _phrases(base: Base, change: Change, small: Case) -> tuple[str, ...]:
     if is_plain and found:
         return (*found, *(_values_of(part, small) for part in parts if part.kind in values.KINDS))
     says = change.phrase if small.dtype != base.case.dtype else change.phrase.removesuffix(IN_SINGLE)
-    if change.kind in values.KINDS:
-        says = _values_of(change, small)
+    if change.parts or change.kind in values.KINDS:
+        says = " with ".join(_values_of(part, small) if part.kind in values.KINDS else part.phrase for part in parts)
     return (says, *(phrase for phrase in found if phrase not in says))
 
 

@@ -108,8 +108,8 @@ def with_plain(case: Case, name: str, value: Any) -> Case:
 def shown(value: Any) -> str:
     """Return the value of an argument, or the description of one, as messages show it."""
     if isinstance(value, TensorInput):
-        kind = "tensor" if value.requires_grad else f"{value.dtype or ''} constant".lstrip()
-        return f"a {kind} of shape {list(value.shape or ())}"
+        kind = "a tensor" if value.requires_grad else f"a constant of {value.dtype}" if value.dtype else "a constant"
+        return f"{kind} of shape {list(value.shape or ())}"
     if isinstance(value, DtypeArgument):
         return value.name
     if value is None or isinstance(value, bool):

@@ -137,6 +137,7 @@ def _go_on(state: _Search, after: Trying) -> tuple[tuple[int, ...], tuple[int, .
     state.unconfirmed += memory.unconfirmed
     state.largest |= memory.largest
     state.watched = merge(state.watched, memory.watched)
+    state.missing = may_show_more(state.watched, state.base.tools.functions)
     return memory.right, memory.refused
 
 
@@ -243,8 +244,10 @@ def _try(state: _Search, change: Change, candidate: Case) -> Outcome:
     try:
         ran = state.watched.ran
         found = attempt(state.base, candidate, change.rules, by_contract=change.other_code)
-        if found.judged.outcome is Outcome.RIGHT and state.watched.ran != ran and not change.other_code:
-            found = attempt(state.base, candidate, change.rules, by_contract=True)
+        asks = contract.NAME in checks_of(state.base.case) and state.watched.ran != ran and not change.other_code
+        if asks and found.judged.outcome is Outcome.RIGHT:
+            with suppress(OutOfTime):
+                found = attempt(state.base, candidate, change.rules, by_contract=True)
         outcome = found.judged.outcome
         if outcome is Outcome.ILLEGAL:
             return outcome
@@ -291,7 +294,7 @@ def _note(
         state.discoveries.append(discovery)
         return True
     state.known[key] = alike[-1] if same is None else same
-    _count(state, state.known[key], ", ".join(discovery.changes))
+    _count(state, state.known[key], change.phrase)
     return True
 
 

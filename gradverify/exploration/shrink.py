@@ -69,7 +69,7 @@ def shrink(base: Base, case: Case, fails: Fails) -> Case:
     _put_back(state, written, written.inputs)
     if state.case.dtype != written.dtype:
         state.take(lambda case: replace(case, dtype=written.dtype))
-    _smaller(state)
+    _smaller(state, with_size, _with_last)
     plain = plain_inputs(written, {})
     _put_back(state, written, [name for name in written.inputs if name in plain])  # which sizes may have needed
     _simpler(state)
@@ -89,12 +89,12 @@ def _put_back(state: _Shrinking, written: Case, names: Iterable[str]) -> None:
 def with_smaller_sizes(base: Base, case: Case, fails: Fails) -> Case:
     """Return the case with sizes that are as small as they can be."""
     state = _Shrinking(base=base, case=case, fails=fails)
-    _smaller(state)
+    _smaller(state, with_size)
     return state.case
 
 
-def _smaller(state: _Shrinking) -> None:
-    """Make every size as small as it can be."""
+def _smaller(state: _Shrinking, *ways: Callable[..., Case]) -> None:
+    """Make every size as small as it can be, in one of the ways."""
     for _ in range(2):
         before = state.case
         for number in range(len(dimensions(replace(state.base, case=state.case)))):
@@ -105,7 +105,7 @@ def _smaller(state: _Shrinking) -> None:
             for size in _below(dimension.size):
                 if size == 1 and dimension.beside_equals:
                     continue  # forward may take it for one that is to be repeated
-                if any(state.take(make, dimension, size, state.base.tools) for make in (with_size, _with_last)):
+                if any(state.take(make, dimension, size, state.base.tools) for make in ways):
                     break
         if written_out(state.case) == written_out(before):
             return

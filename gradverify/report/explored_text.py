@@ -100,10 +100,10 @@ def explored_total(cases: Sequence[CaseResult]) -> str:
     if not explored:
         return ""
     tried = [each for each in explored if each.tries]
-    if not tried:
+    lost = sum(len(each.lost) for each in explored)
+    if not tried and not lost:
         return ""  # the remarks say why
     texts = [f"{counted(len(tried), 'case')} explored", _tries(sum(each.tries for each in tried)), *_found(tried)]
-    lost = sum(len(each.lost) for each in tried)
     texts += [f"{counted(lost, 'try', 'tries')} not finished"] if lost else []
     return ", ".join(texts)
 

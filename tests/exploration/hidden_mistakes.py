@@ -92,6 +92,22 @@ def of_full_rows(grad: Tensor, x: Tensor, mask: Tensor | None) -> Tensor:
     return grad.unsqueeze(1) * kept / x.shape[1]
 
 
+def scored(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    """Return the values, weighed by the scores that a mask leaves."""
+    scores = q @ k.mT
+    if mask is None:
+        return scores @ v
+    if mask.dtype is not torch.bool or mask.shape != scores.shape[-2:]:
+        raise ValueError("a mask of scores")
+    return (scores * mask) @ v
+
+
+def of_all_scores(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> tuple[Tensor, ...]:
+    """Return the gradients of `scored`, those by q and k as if no score were left out."""
+    by_scores, kept = grad @ v.mT, 1 if mask is None else mask
+    return by_scores @ k, by_scores.mT @ q, (q @ k.mT * kept).mT @ grad
+
+
 def sums_within(x: Tensor, offsets: Tensor | None) -> Tensor:
     """Return the running sums of rows, from 0 again at each of the offsets."""
     if offsets is None:
@@ -371,6 +387,12 @@ HIDDEN = (
         name="optional-mask",
         function=saving(masked_mean, of_full_rows),
         inputs=(points(2, 5, 3), None),
+        change="mask: shape",
+    ),
+    Hidden(
+        name="optional-mask-of-scores",
+        function=saving(scored, of_all_scores),
+        inputs=(points(2, 5, 3), points(2, 4, 3), points(2, 4, 6), None),
         change="mask: shape",
     ),
     Hidden(

@@ -23,6 +23,7 @@ LATE = (
     "offsets",
     "one-in-between",
     "optional-mask",
+    "optional-mask-of-scores",
     "optional-offsets",
     "optional-state",
     "pairs",

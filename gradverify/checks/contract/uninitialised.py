@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch
@@ -34,11 +34,11 @@ def findings(subject: Subject) -> Iterator[Finding]:
     try:
         with poisoned_memory():
             outputs, answer = _evaluated(subject)
-        if any(map(_both_nan, answer, gradients)):
-            with _ZeroedMemory():  # freed memory may hold NaN
-                plain, gradients = _evaluated(subject)
     except EvaluationError:
         return  # torch may reject an operation in its deterministic mode
+    if any(map(_both_nan, (*outputs, *answer), (*plain, *gradients))):
+        with suppress(EvaluationError), _ZeroedMemory():  # freed memory may hold NaN
+            plain, gradients = _evaluated(subject)
     for output, before, after in zip(subject.tape.outputs, plain, outputs, strict=False):
         if _poisoned(after, before):
             yield failure("GV409", f"forward reads memory that it never wrote, in {output.name}", of=output.name)
@@ -95,7 +95,7 @@ class _ZeroedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         found = func(*args, **(kwargs or {}))
-        return found.zero_() if func.overloadpacket in _UNINITIALISED else found
+        return found.zero_() if getattr(func, "overloadpacket", None) in _UNINITIALISED else found
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import partial
-from itertools import chain, islice, permutations
+from itertools import chain, islice, permutations, zip_longest
 from types import NoneType
 from typing import Any
 
@@ -49,7 +49,8 @@ _DTYPES = (torch.float64, torch.float32, torch.bfloat16)
 _AXES = (0, 1, 2, -1)  # that a tuple of axes may have too
 _MOST_ORDERS = 6  # of the entries of a tuple
 _MOST = 14  # values tried for one argument
-_MOST_OF_MANY = 28  # the same of a tuple, a list or None
+_MOST_TUPLES = 28  # the same of a tuple or list
+_MOST_FOR_NONE = 44  # forward refuses most of them
 _MOST_ASKED = 3  # whole numbers of one argument at which the contract is asked
 _LARGEST_MASK = 10_000  # entries: each is written out
 _MOST_SIZES = 3  # sizes of tensors near which whole numbers are tried too
@@ -67,7 +68,7 @@ def proposals(base: Base) -> Iterator[Change]:
         if name.startswith(INIT):  # which YAML has no word for a tensor, a dtype or a tuple in
             values = (other for other in values if not isinstance(other, TensorInput | torch.dtype | tuple))
         value = _described(value)
-        most = _MOST_OF_MANY if isinstance(value, list | tuple | NoneType) else _MOST
+        most = _MOST_FOR_NONE if value is None else _MOST_TUPLES if isinstance(value, list | tuple) else _MOST
         found = _distinct(map(_described, values), value)[:most]
         if type(value) is int and name not in rules.choices:
             found = _distinct((*found, *_near_sizes(base)), value)
@@ -212,11 +213,11 @@ def _texts(value: str, base: Base) -> Iterator[str]:
 
 
 def _for_none(_value: None, base: Base) -> Iterator[Any]:
-    """Yield numbers, and tensors of positive numbers that are as long as a dimension of another input.
+    """Yield numbers, then in turn: tensors of positive numbers, constant and differentiated, masks, and offsets.
 
-    Each tensor is a constant first: whether backward has a gradient for it is another question. Others have the shape
-    of an input without one of its dimensions, as the state of a sequence has, or of a product of two inputs. Then come
-    masks, and offsets of two parts.
+    Tensors are as long as a dimension of another input, or have the shape of one, of one without one of its dimensions,
+    as the state of a sequence has, or of a product of two. Each is a constant first: whether backward has a gradient
+    for it is another question.
     """
     yield from (1, 2.0, 0.5, True, 0)
     known = [shape for _, shape, _ in shapes(base.case, base.tools) if shape]
@@ -224,17 +225,27 @@ def _for_none(_value: None, base: Base) -> Iterator[Any]:
     wide = [shape for shape in known if len(shape) > 1]
     without = [other for shape in wide for other in ((shape[0], *shape[2:]), (*shape[:-2], shape[-1]))]
     products = [(*wide[0][:-1], wide[-1][-1]), (*wide[0][:-2], wide[0][-1], wide[-1][-1])] if len(wide) > 1 else []
-    for shape in dict.fromkeys((*found, *known, *without, *products)):
-        for requires_grad in (False, True):
-            yield TensorInput(origin=Uniform(low=0.5, high=1.5), shape=shape, requires_grad=requires_grad)
-    for shape in dict.fromkeys((*(shape[:-1] for shape in wide), *known, *found)):
-        if math.prod(shape) > _LARGEST_MASK:
-            continue
-        kept = torch.arange(math.prod(shape)).reshape(shape) % 3 > 0
-        yield TensorInput(origin=Values(values=kept.tolist()), shape=shape, dtype="bool", requires_grad=False)
-    for size in dict.fromkeys(shape[axis] for shape in known for axis in range(min(2, len(shape)))):
-        values = Values(values=[0, size // 2, size])
-        yield TensorInput(origin=values, shape=(3,), dtype="int64", requires_grad=False)
+    masked = [(wide[0][-2], wide[-1][-2]), *(shape[:-1] for shape in wide)] if wide else []
+    sizes = dict.fromkeys(shape[axis] for shape in known for axis in range(min(2, len(shape))))
+    numbers = Uniform(low=0.5, high=1.5)
+    distinct = tuple(dict.fromkeys((*found, *known, *without, *products)))
+    ways = (
+        [TensorInput(origin=numbers, shape=shape, requires_grad=False) for shape in distinct],
+        [TensorInput(origin=numbers, shape=shape, requires_grad=True) for shape in distinct],
+        [_mask(shape) for shape in dict.fromkeys((*masked, *known, *found)) if math.prod(shape) <= _LARGEST_MASK],
+        [_integers(0, size // 2, size) for size in sizes],
+    )
+    yield from (other for others in zip_longest(*ways) for other in others if other is not None)
+
+
+def _mask(shape: tuple[int, ...]) -> TensorInput:
+    """Return the description of a mask that leaves out every third entry."""
+    kept = torch.arange(math.prod(shape)).reshape(shape) % 3 > 0
+    return TensorInput(origin=Values(values=kept.tolist()), shape=shape, dtype="bool", requires_grad=False)
+
+
+def _integers(*values: int) -> TensorInput:
+    return TensorInput(origin=Values(values=list(values)), shape=(len(values),), dtype="int64", requires_grad=False)
 
 
 def _sequences(value: list[Any] | tuple[Any, ...], base: Base) -> Iterator[Any]:
