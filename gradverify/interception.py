@@ -97,7 +97,22 @@ class _NoData(TorchFunctionMode):
 _DATA = (Tensor.data.__get__, Tensor.data.__set__)  # type: ignore[attr-defined]
 
 
-class CastTrace(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class OperatorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """A mode of torch that sees every operator, and loads no compiler."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()  # type: ignore[no-untyped-call]
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Return False directly: torch's own method imports its compiler first, which takes two seconds."""
+        return False
+
+
+class CastTrace(OperatorMode):
     """Dispatch mode that records casts between floating-point dtypes.
 
     `down` holds the target dtypes of narrowing casts that changed a value, `up` the source dtypes of widening casts,
@@ -106,15 +121,10 @@ class CastTrace(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.down: set[torch.dtype] = set()
         self.up: set[torch.dtype] = set()
         self.largest: dict[torch.dtype, float] = {}
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Return False directly: torch's own method imports its compiler first, which takes two seconds."""
-        return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
@@ -140,20 +150,15 @@ class CastTrace(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.up.add(source.dtype)
 
 
-class DrawTrace(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class DrawTrace(OperatorMode):
     """Dispatch mode that appends the random numbers that torch draws, in float64, to a list.
 
     Of an operation that draws inside, as a fused dropout, its results count; of a custom kernel nothing is seen.
     """
 
     def __init__(self, draws: list[Tensor]) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.draws = draws
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Return False directly, as CastTrace does."""
-        return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))

@@ -15,12 +15,11 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd import Function
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from gradverify.checks.failures import first_line
 from gradverify.core.model.problem import Problem, call, fresh
 from gradverify.errors import EvaluationError
-from gradverify.interception import intercepted_apply, is_hand_written
+from gradverify.interception import OperatorMode, intercepted_apply, is_hand_written
 from gradverify.nested import map_tensors
 from gradverify.result import Finding, Verdict
 
@@ -69,21 +68,16 @@ def operator_calls(problem: Problem) -> tuple[OperatorCall, ...]:
     return tuple(recorder.calls.values())
 
 
-class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _Recorder(OperatorMode):
     """Keeps the first call of each custom operator.
 
     In the forward of a hand-written Function, autograd does not differentiate an operator, and need not be able to.
     """
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.calls: dict[torch._ops.OpOverload, OperatorCall] = {}
         self.depth = 0  # of forwards of hand-written Functions
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Return False directly: torch's own method imports its compiler first, which takes seconds."""
-        return False
 
     def inside(
         self, original: Callable[[], Any], cls: type[Function], _args: tuple[Any, ...], _kwargs: dict[str, Any]

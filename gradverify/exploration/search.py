@@ -244,9 +244,9 @@ def _try(state: _Search, change: Change, candidate: Case) -> Outcome:
     try:
         ran = state.watched.ran
         found = attempt(state.base, candidate, change.rules, by_contract=change.other_code)
-        asks = contract.NAME in checks_of(state.base.case) and state.watched.ran != ran and not change.other_code
-        if asks and found.judged.outcome is Outcome.RIGHT:
-            with suppress(OutOfTime):
+        runs_more = state.watched.ran != ran and not change.other_code
+        if runs_more and found.judged.outcome is Outcome.RIGHT and contract.NAME in checks_of(state.base.case):
+            with suppress(OutOfTime):  # it is right as far as the other checks see
                 found = attempt(state.base, candidate, change.rules, by_contract=True)
         outcome = found.judged.outcome
         if outcome is Outcome.ILLEGAL:
@@ -301,8 +301,7 @@ def _note(
 def _count(state: _Search, place: int, phrase: str) -> None:
     """Count one more try that is wrong as a discovery is; `phrase` says what it changes, if that is something new."""
     known = state.discoveries[place]
-    is_new = (
-        phrase not in (*known.changes, ", ".join(known.changes), *known.also_at) and len(known.also_at) < _MOST_PHRASES
-    )
+    told = (*known.changes, ", ".join(known.changes), *known.also_at)
+    is_new = phrase not in told and len(known.also_at) < _MOST_PHRASES
     at = (*known.also_at, phrase) if is_new else known.also_at
     state.discoveries[place] = replace(known, also=known.also + 1, also_at=at)

@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from gradverify.checks.contract.forward_run import same_outputs
 from gradverify.checks.contract.nodes import custom_nodes
@@ -19,6 +18,7 @@ from gradverify.checks.contract.uninitialised import IN_BACKWARD, first_unwritte
 from gradverify.checks.contract.wording import raised, remark
 from gradverify.core.model.tape import Tape, graph_nodes
 from gradverify.errors import EvaluationError
+from gradverify.interception import OperatorMode
 from gradverify.result import Finding
 
 _MAX_SIZES = 3  # largest number of different sizes tested
@@ -32,18 +32,13 @@ _VIEWS = frozenset({
 _LEAST = 1_000  # operations that it may have in any case
 
 
-class _Counted(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _Counted(OperatorMode):
     """Counts operations and raises once there are more than `most`."""
 
     def __init__(self, most: float) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.most = most
         self.count: int = 0
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Return False directly: torch's own method imports its compiler first, which takes seconds."""
-        return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.count += 1

@@ -9,12 +9,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from gradverify.checks.contract.subject import Coordinates, Subject, gradients_of, new_graph, outputs_of
 from gradverify.checks.contract.wording import failure
 from gradverify.core.model.tape import Tape
 from gradverify.errors import EvaluationError
+from gradverify.interception import OperatorMode
 from gradverify.result import Finding
 
 _UNINITIALISED = {
@@ -82,16 +82,8 @@ def _both_nan(one: Tensor, other: Tensor) -> bool:
     return one.shape == other.shape and bool((one.isnan() & other.isnan()).any())
 
 
-class _ZeroedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _ZeroedMemory(OperatorMode):
     """Fills uninitialised tensors with zeros."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Return False directly: torch's own method imports its compiler first, which takes seconds."""
-        return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         found = func(*args, **(kwargs or {}))

@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from gradverify.checks.contract.nodes import custom_nodes, tensors_on_ctx
 from gradverify.errors import InputError
+from gradverify.interception import OperatorMode
 from gradverify.run.usage.sides import Side, new_leaves, ones_for, run_backward, run_forward
 from gradverify.usage import Usage
 
@@ -106,19 +106,14 @@ def _watched_peak(leaves: tuple[Tensor, ...]) -> Iterator[Callable[[], int]]:
         yield lambda: seen.peak
 
 
-class _Allocations(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _Allocations(OperatorMode):
     """Adds up the storages that operations return, from then until they are freed."""
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.known: dict[int, weakref.ref[torch.UntypedStorage]] = {}  # by the storage's id
         self.total = 0  # bytes
         self.peak = 0  # bytes
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Return False directly: torch's own method imports its compiler first, which takes seconds."""
-        return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = kwargs or {}
