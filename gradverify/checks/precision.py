@@ -20,6 +20,7 @@ from gradverify.checks.reference.compare import Compared, compared_gradients, wi
 from gradverify.checks.reference.cotangents import Cotangent, cotangents_for
 from gradverify.checks.reference.error_model import precision_of
 from gradverify.checks.reference.evaluate import (
+    NUDGES,
     as_plain_code,
     connected_outputs,
     evaluate_exactly,
@@ -40,6 +41,7 @@ _IN_FLOAT64 = Other(says="in float64")
 _NARROW = {"float16", "bfloat16", "float32"}
 _POINTS = 3  # at which an entry has to be wrong: at one alone it may be a tie or another branch
 _ASIDE = 2.0**-6  # distance of the other points from the first, relative to each input
+_NUDGES = (0, 1, NUDGES)  # by which an entry that seems wrong is explained: more are asked if fewer do not
 _SAME = 2.0**-6  # relative to the largest entry: difference of two float64 derivatives that count as equal
 
 
@@ -113,10 +115,17 @@ def _compared(
     precision = precision_of([tensor.dtype for tensor in (*outputs, *(primal.tensor for primal in problem.primals))])
     own = evaluate_function(problem, tape, connected, given)
     right = as_plain_code(wide) if is_plain else _on_fresh_graphs(wide)
-    theirs = evaluate_reference(problem, right, record_all(right), connected, given, precision, settings.seed)
-    if not is_plain:  # its own rounding is what is judged
-        theirs = replace(theirs, noisy=(theirs.exact,), jittered=theirs.exact)
-    return given, list(compared_gradients(problem, outputs, own, theirs, precision))
+    found: Sequence[Compared] = ()
+    for nudges in _NUDGES:
+        noises = nudges if is_plain else 0  # backward's own rounding is what is judged
+        taped = record_all(right)
+        theirs = evaluate_reference(
+            problem, right, taped, connected, given, precision, settings.seed, nudges=nudges, noises=noises
+        )
+        found = compared_gradients(problem, outputs, own, theirs, precision)
+        if not any(bool((each.wrong | each.unjudged).any()) for each in found):
+            break
+    return given, list(found)
 
 
 def _has_plain_derivative(problem: Problem, wide: Problem, settings: Settings) -> bool:

@@ -98,10 +98,14 @@ def evaluate_reference(
     cotangents: Sequence[Cotangent],
     precision: Precision,
     seed: int,
+    *,
+    nudges: int = NUDGES,
+    noises: int = NUDGES,
 ) -> EvaluatedReference:
     """Return outputs and gradients of a reference in float64, `tape` its record; raises EvaluationError.
 
-    Gradients are those by the function's primals, for cotangents of the outputs numbered `connected`.
+    Gradients are those by the function's primals, for cotangents of the outputs numbered `connected`. What is not
+    evaluated near the point, or in noisy arithmetic, is taken to be as at the point.
     """
     device = reference.primals[0].tensor.device
     generator = torch.Generator(device if device.type == "cuda" else "cpu").manual_seed(seed)
@@ -121,11 +125,12 @@ def evaluate_reference(
         with noisy_arithmetic(generator, precision.eps):
             return at(reference.primals, given)
 
+    exact = at(reference.primals, given, tape)
     return EvaluatedReference(
-        exact=at(reference.primals, given, tape),
-        nudged=tuple(near(precision) for _ in range(NUDGES)),
-        noisy=tuple(noisy() for _ in range(NUDGES)),
-        jittered=near(double),
+        exact=exact,
+        nudged=tuple(near(precision) for _ in range(nudges)) or (exact,),
+        noisy=tuple(noisy() for _ in range(noises)) or (exact,),
+        jittered=near(double) if noises else exact,
     )
 
 
