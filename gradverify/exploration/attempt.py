@@ -41,11 +41,12 @@ class Attempt:
 
 
 def attempt(
-    base: Base, case: Case, rules: Sequence[Rule] = (), *, by_contract: bool = False, is_widened: bool = False
+    base: Base, case: Case, rules: Sequence[Rule] = (), *, also: Sequence[str] = (), is_widened: bool = False
 ) -> Attempt:
-    """Build and judge a changed case: by the contract too if asked, or if backward overwrites. Raises OutOfTime.
+    """Build and judge a changed case: by the contract only if it is among `also`, or if backward overwrites.
 
-    `is_widened` is as in `Problem`.
+    `precision` is asked if it is among `also`, or a check of the case. `is_widened` is as in `Problem`. Raises
+    OutOfTime.
     """
     check = checks_of(base.case)[0]
     try:
@@ -58,10 +59,10 @@ def attempt(
     if reason:
         return Attempt(case=case, problem=problem, judged=Judged(outcome=Outcome.ILLEGAL, message=reason), check=check)
     judged = Judged(outcome=Outcome.RIGHT)
-    for name in checks_of(base.case):
+    for name in dict.fromkeys((*checks_of(base.case), *(each for each in also if each == precision.NAME))):
         if name == gradgradcheck.NAME and not judged.is_smooth:
             continue  # backward jumps at a kink: it has no derivative there
-        if name == contract.NAME and not (by_contract or (judged.overwrites and not base.overwrites)):
+        if name == contract.NAME and not (name in also or (judged.overwrites and not base.overwrites)):
             continue
         found = _judge(base, name, case, problem)
         judged = replace(
@@ -227,7 +228,7 @@ def suspect_like(base: Base, check: str, rules: Sequence[Rule]) -> Fails:
     """Return a function that tells whether a case keeps the rules and seems wrong to the check."""
 
     def fails(case: Case) -> bool:
-        found = attempt(base, case, rules, by_contract=check == contract.NAME)
+        found = attempt(base, case, rules, also=(check,))
         return found.judged.outcome is Outcome.SUSPECT and found.check == check
 
     return fails
@@ -237,7 +238,7 @@ def failing_like(base: Base, wanted: frozenset[str], check: str, rules: Sequence
     """Return a function that tells whether a case keeps the rules and fails the check with one of the codes wanted."""
 
     def fails(case: Case) -> bool:
-        found = attempt(base, case, rules, by_contract=check == contract.NAME)
+        found = attempt(base, case, rules, also=(check,))
         if found.judged.outcome is not Outcome.SUSPECT or found.check != check:
             return False
         result = confirmed(base, found)

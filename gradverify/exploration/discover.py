@@ -25,7 +25,7 @@ from gradverify.exploration.change import Base, Change, Rule
 from gradverify.exploration.inputs import tensor_at, tensor_inputs, written_out
 from gradverify.exploration.judge import Outcome
 from gradverify.exploration.proposals import values
-from gradverify.exploration.proposals.memory import IN_SINGLE
+from gradverify.exploration.proposals.memory import without_dtype
 from gradverify.exploration.shrink import differences, shrink, with_smaller_sizes
 from gradverify.result import CheckResult, Discovery, ElementVerdict, Finding, Grade, Verdict
 
@@ -228,7 +228,7 @@ def _phrases(base: Base, change: Change, small: Case) -> tuple[str, ...]:
     is_plain = change.kind in ("arguments", "sizes", "rank", "layout") or change.size is not None
     if is_plain and found:
         return (*found, *(_values_of(part, small) for part in parts if part.kind in values.KINDS))
-    says = change.phrase if small.dtype != base.case.dtype else change.phrase.removesuffix(IN_SINGLE)
+    says = change.phrase if small.dtype != base.case.dtype else without_dtype(change.phrase)
     if change.parts or change.kind in values.KINDS:
         says = " with ".join(_values_of(part, small) if part.kind in values.KINDS else part.phrase for part in parts)
     return (says, *(phrase for phrase in found if phrase not in says))

@@ -48,6 +48,6 @@ def pairs(first: Change, second: Change) -> Change:
         rules=(*first.rules, *second.rules),
         parts=(first, second),
         size=second.size if first.size is None else first.size,
-        other_code=first.other_code and second.kind == sizes.SIZES,
+        asks=first.asks if second.kind == sizes.SIZES else (),
         far=first.far or second.far,
     )

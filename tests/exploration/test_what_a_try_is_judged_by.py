@@ -362,3 +362,34 @@ def test_precision_is_asked_at_every_try_where_it_is_named() -> None:
     assert [[check.check for check in each.checks] for each in found.failures] == [["precision"]]
     assert found.failures[0].changes[0] == "x: shape [5] (was [3])"
     assert gradverify.explore(function, (x,), checks=("gradcheck",), budget=80).failures == ()
+
+
+def scaling(*, wide: bool) -> type[torch.autograd.Function]:
+    """Return x·w by columns, whose gradient by w is a sum over rows in float32, or rounded to the dtype at each row."""
+
+    class Scaling(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor, w: Tensor) -> Tensor:
+            ctx.save_for_backward(x, w)
+            return x * w
+
+        @staticmethod
+        @once_differentiable
+        def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+            x, w = ctx.saved_tensors
+            total = w.new_zeros(w.shape, dtype=torch.promote_types(w.dtype, torch.float32) if wide else w.dtype)
+            for row in (grad * x).to(total.dtype).reshape(-1, *w.shape):
+                total = total + row
+            return grad * w, total.to(w.dtype)
+
+    return Scaling
+
+
+@pytest.mark.parametrize("wide", [False, True], ids=["in the dtype", "in float32"])
+def test_long_sums_that_are_rounded_at_each_term_are_found(wide: bool) -> None:
+    x, w = points(6, 2), points(2)
+    found = gradverify.explore(scaling(wide=wide), (x, w), budget=120)
+    assert not found.failures
+    assert bool(found.extremes) is not wide
+    half = gradverify.explore(scaling(wide=wide), [each.detach().bfloat16().requires_grad_() for each in (x, w)])
+    assert ("GV602" in codes(half)) is bool(half.failures) is not wide

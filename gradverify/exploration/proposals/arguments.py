@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from gradverify.case import INIT, Case, DtypeArgument, Literal, TensorInput, Uniform, Values
+from gradverify.checks.contract import check as contract
 from gradverify.core.model.problem import Problem
 from gradverify.exploration.change import Base, Change, tensors
 from gradverify.exploration.dims import shapes
@@ -91,7 +92,7 @@ def _change(base: Base, name: str, value: Any, other: Any, number: int) -> Chang
         names=(name, *holders),
         factor=other if type(other) is int and other > 1 else None,
         rules=(partial(_why_no_mode, name, value, other),) if is_guess else (),
-        other_code=other_code,
+        asks=(contract.NAME,) if other_code else (),
         to_default=name in base.tools.defaults and repr(other) == repr(_described(base.tools.defaults[name])),
         far=isinstance(other, float) and name not in base.case.explore.ranges and _is_far(other, value, base),
     )
@@ -148,7 +149,7 @@ def _to_none(base: Base, path: str) -> Change:
         phrase=f"{path}: none",
         apply=partial(_with_literal, path, None),
         names=(path,),
-        other_code=True,
+        asks=(contract.NAME,),
         to_default=base.tools.defaults.get(path, base) is None,
     )
 

@@ -42,8 +42,8 @@ _MOST = 4096  # for larger blocks, one size beyond it is tried, last
 def of_other_sizes(base: Base) -> Iterator[Change]:
     """Yield cases of other sizes, the first of each dimension before the second of any."""
     ways = [
-        [_resize(base, found, size, *rules) for size in _sizes(base, found)]
-        for found, rules in ((found, _uncut(base, found)) for found in dimensions(base))
+        [resize(base, found, size, *rules) for size in _sizes(base, found)]
+        for found, rules in ((found, uncut(base, found)) for found in dimensions(base))
     ]
     for number in range(max(map(len, ways), default=0)):
         yield from (way[number] for way in ways if number < len(way))
@@ -54,9 +54,9 @@ def beside(base: Base, change: Change) -> Iterator[Change]:
     found = [each for each in dimensions(base) if change.names[0] not in each.arguments]
     if change.factor is not None:
         for dimension in found:
-            yield _resize(base, dimension, dimension.size * change.factor)
+            yield resize(base, dimension, dimension.size * change.factor)
             if dimension.size % change.factor == 0 < dimension.size:
-                yield _resize(base, dimension, dimension.size // change.factor)
+                yield resize(base, dimension, dimension.size // change.factor)
     largest = max((dimension.size for dimension in found), default=0)
     every = [each for each in found if not each.beside_equals]
     as_indices = [replace(each, beside_equals=True) for each in every]  # what ascends to a size may be no offsets
@@ -165,7 +165,7 @@ def _sizes(base: Base, dimension: Dimension) -> list[int]:
     return [other for other in near if other not in never and allowed(base.case, dimension.name, other)]
 
 
-def _resize(base: Base, dimension: Dimension, size: int, *rules: Rule) -> Change:
+def resize(base: Base, dimension: Dimension, size: int, *rules: Rule) -> Change:
     """Return the change of a size; where equal ones stay, forward has to broadcast 1, or to take any size."""
     if dimension.beside_equals and size == 1:
         copies = {path: Copies(count=dimension.size, axis=axis) for path, axis in dimension.places}
@@ -180,7 +180,7 @@ def _resize(base: Base, dimension: Dimension, size: int, *rules: Rule) -> Change
     )
 
 
-def _uncut(base: Base, dimension: Dimension) -> tuple[Rule, ...]:
+def uncut(base: Base, dimension: Dimension) -> tuple[Rule, ...]:
     """Return the rule that forward uses all slices where equal sizes stay; none if none stays.
 
     `zip` stops at the shorter one, and `gather` takes fewer labels than rows. Where outputs keep their shape with fewer
