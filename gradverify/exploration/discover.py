@@ -146,8 +146,8 @@ def is_same(one: Discovery, other: Discovery) -> bool:
     """Return True if two discoveries are one mistake.
 
     They are at the same inputs, or name the same cause in the same block. If one has no cause, the same input has
-    changed, and the same blocks are wrong; but other texts and flags may show other mistakes. Questions are the same
-    if they say the same.
+    changed, and a block is wrong in both; but other texts and flags may show other mistakes. Questions are the same if
+    they say the same.
     """
     if (one.inputs == other.inputs) if one.inputs else (one.changes == other.changes):
         return True
@@ -157,7 +157,8 @@ def is_same(one: Discovery, other: Discovery) -> bool:
     if one.message == other.message and not one.checks:
         return True
     says, also = (each.message.partition(", but ")[0] for each in (one, other))
-    return _changed(one) == _changed(other) and (blocks_of(one) == blocks_of(other) if one.checks else says == also)
+    is_alike = not blocks_of(one).isdisjoint(blocks_of(other)) if one.checks and other.checks else says == also
+    return is_alike and _changed(one) == _changed(other)
 
 
 def _changed(found: Discovery) -> str:

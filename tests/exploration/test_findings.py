@@ -422,6 +422,23 @@ def test_argument_that_smaller_sizes_do_not_need_is_put_back() -> None:
     assert not any("n: " in phrase for phrase in found.failures[0].changes), found.failures[0].changes
 
 
+def test_one_input_that_makes_other_gradients_wrong_at_other_tries_is_listed_once() -> None:
+    def parts(x: Tensor) -> tuple[Tensor, Tensor]:
+        rstd = (x.var(-1, unbiased=False, keepdim=True) + 1e-5).rsqrt()
+        return (x - x.mean(-1, keepdim=True)) * rstd, rstd
+
+    def backward(grad: Tensor, x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+        normed, rstd = parts(x)
+        normed = normed * w / torch.where(w >= 0, w.clamp(min=1e-5), w.clamp(max=-1e-5))  # as from the output
+        scaled = grad * w
+        along = normed * (scaled * normed).mean(-1, keepdim=True)
+        return rstd * (scaled - scaled.mean(-1, keepdim=True) - along), (grad * normed).sum(0)
+
+    found = explored(saving(lambda x, w: parts(x)[0] * w, backward), points(4, 6), points(6), budget=260)
+    names = [failure.changes[0].partition(":")[0] for failure in found.failures]
+    assert names.count("w") == 1
+
+
 def test_inputs_that_are_not_finite_are_no_singular_matrices() -> None:
     x = points(2, 3).detach()
     x[0, 1] = torch.nan
