@@ -42,7 +42,7 @@ from gradverify.formula import evaluate, parse
 from gradverify.sampling.seeding import private_generator
 
 _DRAWN = (Normal, Uniform, Integers, Bernoulli, Linspace, Permutation)
-_MOST_ENTRIES = 200_000  # of a tensor that changes its shape
+_MOST_ENTRIES = 300_000  # of a tensor that changes its shape
 Place = tuple[str, int]  # path of a tensor, and an axis
 
 

@@ -17,7 +17,8 @@ from gradverify.exploration.inputs import plain_inputs
 
 _MOST_DIMENSIONS = 6  # of a tensor
 _LARGEST = 1e4  # of numbers that tensors are given as values
-_LARGEST_INTEGER = 16_384  # of sizes of blocks and special values
+_LARGEST_INTEGER = 65_536  # of sizes of blocks and special values
+_LARGE_SIZE = 16_384  # whole numbers above are rarely sizes of blocks
 _SMALL_SIZE = 8  # whole numbers below are rarely sizes of blocks
 _INDEXED = "aten.index"  # the operator of x[index]; those of other names take no negative index
 _LONGEST_TEXT = 20  # characters of the name of a mode
@@ -34,12 +35,16 @@ def seen_in(case: Case, functions: Sequence[FunctionType], watched: Watched) -> 
     numbers = (value for value in (*compared, *reals, *arguments) if abs(value) <= _LARGEST)
     return Seen(
         numbers=tuple(dict.fromkeys(map(float, numbers))),
-        integers=tuple(sorted(dict.fromkeys(whole), key=lambda value: 0 <= value < _SMALL_SIZE)),
+        integers=tuple(sorted(dict.fromkeys(whole), key=_is_rarely_a_block)),
         special=tuple(dict.fromkeys(_special(called, watched, arguments))),
         texts=tuple(dict.fromkeys(value for value in constants if isinstance(value, str))),
         tested_for_none=frozenset(_tested_for_none(called)),
         names_infinity=_names_infinity(called),
     )
+
+
+def _is_rarely_a_block(number: int) -> bool:
+    return 0 <= number < _SMALL_SIZE or number > _LARGE_SIZE
 
 
 def _codes(function: FunctionType | CodeType) -> list[CodeType]:

@@ -14,7 +14,7 @@ from gradverify.case import Case, Layout, Values
 from gradverify.deadline import OutOfTime
 from gradverify.exploration.attempt import Fails
 from gradverify.exploration.change import Base
-from gradverify.exploration.dims import Dimension, dimensions, named_places, with_size
+from gradverify.exploration.dims import Dimension, dimensions, named_places, shapes, with_size
 from gradverify.exploration.inputs import (
     frozen,
     is_fixed,
@@ -80,10 +80,23 @@ def shrink(base: Base, case: Case, fails: Fails) -> Case:
 
 
 def _put_back(state: _Shrinking, written: Case, names: Iterable[str]) -> None:
-    """Give inputs, and the arguments of a constructor, the values that were written."""
+    """Give inputs, and the arguments of a constructor, the values that were written.
+
+    Tensors of another shape are put back together: their sizes may belong to each other.
+    """
+    reshaped = _reshaped(state, written)
+    together = {name: written.inputs[name] for name in names if name in reshaped}
+    state.take(lambda case: replace(case, inputs={**case.inputs, **together}))
     for name in names:
-        state.take(with_input, name, written.inputs[name])
+        if name not in reshaped:
+            state.take(with_input, name, written.inputs[name])
     state.take(lambda case: replace(case, init=written.init))
+
+
+def _reshaped(state: _Shrinking, written: Case) -> set[str]:
+    """Return the names of the inputs with tensors of another shape than written."""
+    before, now = ({path: shape for path, shape, _ in shapes(case, state.base.tools)} for case in (written, state.case))
+    return {path.partition("[")[0] for path in before.keys() | now.keys() if before.get(path) != now.get(path)}
 
 
 def with_smaller_sizes(base: Base, case: Case, fails: Fails) -> Case:

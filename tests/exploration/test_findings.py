@@ -422,6 +422,22 @@ def test_argument_that_smaller_sizes_do_not_need_is_put_back() -> None:
     assert not any("n: " in phrase for phrase in found.failures[0].changes), found.failures[0].changes
 
 
+def test_size_above_a_large_chunk_is_found_and_keeps_the_sizes_that_belong_to_it() -> None:
+    chunk = 65_536
+
+    def forward(x: Tensor, labels: Tensor, size: int = chunk) -> Tensor:
+        sums = torch.stack([part.exp().sum(-1) for part in x.split(size, -1)]).sum(0)
+        return sums - x.gather(-1, labels[:, None])[:, 0]  # of a single label, it would be broadcast
+
+    def backward(grad: Tensor, x: Tensor, labels: Tensor, size: int = chunk) -> Tensor:
+        found = torch.cat([x[:, :size].exp(), torch.zeros_like(x[:, size:])], -1)
+        return found.scatter_add(-1, labels[:, None], -torch.ones_like(x)) * grad[:, None]
+
+    rows = points(4, 10), torch.tensor([1, 3, 0, 7])
+    (found,) = explored(saving(forward, backward), *rows, fixed=["size"], budget=120).failures
+    assert found.changes == (f"x: shape [1, {chunk + 1}] (was [4, 10])", "labels: shape [1] (was [4])")
+
+
 def test_one_input_that_makes_other_gradients_wrong_at_other_tries_is_listed_once() -> None:
     def parts(x: Tensor) -> tuple[Tensor, Tensor]:
         rstd = (x.var(-1, unbiased=False, keepdim=True) + 1e-5).rsqrt()
