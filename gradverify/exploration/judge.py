@@ -92,12 +92,13 @@ class _Evaluated:
 
 def _evaluated(problem: Problem, generator: torch.Generator, watching: Watching) -> _Evaluated | Judged:
     try:
-        tape = watching(lambda: record(problem))
+        with poisoned_memory():  # an output that is not written in full is no function of the inputs
+            tape = watching(lambda: record(problem))
         legal = _is_legal(tape)
     except EvaluationError as error:
         return Judged(outcome=Outcome.ILLEGAL, message=first_line(error.original))
     if not legal:
-        return Judged(outcome=Outcome.ILLEGAL, message="forward returns nothing finite")
+        return Judged(outcome=Outcome.ILLEGAL, message="forward returns nothing finite, or memory that nobody wrote")
     cotangents = _cotangents(tape, generator)
     parts = _one_by_one(cotangents)
     given = [[each.clone() for each in part] for part in parts]

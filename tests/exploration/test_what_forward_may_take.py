@@ -89,6 +89,18 @@ def of_per_feature(grad: Tensor, x: Tensor, weight: Tensor) -> tuple[Tensor, Ten
     return grad * weight / mean - 2 * x * along / (count * mean.square()), (grad * x / mean).sum_to_size(weight.shape)
 
 
+def up_to_the_last_gate(x: Tensor, gates: Tensor) -> Tensor:
+    """Return the rows of x times their gates; rows without a gate are memory that nobody wrote."""
+    output = torch.empty_like(x)
+    for row, gate in enumerate(gates):
+        output[row] = x[row] * gate
+    return output
+
+
+def of_gates(grad: Tensor, x: Tensor, gates: Tensor) -> tuple[Tensor, Tensor]:
+    return grad * gates[:, None], (grad * x).sum(-1)
+
+
 RIGHT: dict[str, tuple[Function, tuple[Any, ...]]] = {
     "text for the branch of all others": (saving(mean_or_sum, of_mean_or_sum), (points(2, 3), "mean")),
     "fewer labels than rows": (saving(picked, of_picked), (points(4, 3), LABELS)),
@@ -101,6 +113,7 @@ RIGHT: dict[str, tuple[Function, tuple[Any, ...]]] = {
         (points(4, 3), points(4, 3).detach()),
     ),
     "rows that a loop takes for numbers": (saving(running, of_running), (points(4, 3), points(3))),
+    "outputs not written in full": (saving(up_to_the_last_gate, of_gates), (points(4, 3), points(4))),
     "first dimensions of unlike sizes": (saving(per_feature, of_per_feature), (points(4, 3), points(3))),
 }
 
