@@ -144,6 +144,13 @@ def apart(grad: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     return weighted.sum(1) + coincide.sum(1), -weighted.sum(0)
 
 
+def by_all_of_beta(grad: Tensor, x: Tensor, beta: Tensor) -> tuple[Tensor, Tensor]:
+    gate = (beta * x).sigmoid()
+    slope = x * gate * (1 - gate)
+    of_x, of_beta = grad * (gate + beta * slope), grad * x * slope
+    return of_x.sum_to_size(x.shape), of_beta.sum().expand(beta.shape)  # right for a single one
+
+
 def in_blocks(grad: Tensor, x: Tensor) -> Tensor:
     """Return the gradient of `x.sin()`, computed in whole blocks of four."""
     found = torch.zeros_like(x)
@@ -415,6 +422,12 @@ HIDDEN = (
         function=saving(lambda x: x.sin(), in_blocks),
         inputs=(points(8),),
         change="x: shape",
+    ),
+    Hidden(
+        name="size-of-another",
+        function=saving(lambda x, beta: x * (beta * x).sigmoid(), by_all_of_beta),
+        inputs=(points(4, 6), points(1)),
+        change="beta: shape",
     ),
     Hidden(
         name="rank",

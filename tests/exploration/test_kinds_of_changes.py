@@ -28,6 +28,7 @@ LATE = (
     "optional-state",
     "pairs",
     "positive-constants",
+    "size-of-another",
     "two-dimensions",
     "unequal-rows",
 )

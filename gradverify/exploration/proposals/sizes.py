@@ -156,7 +156,9 @@ def _sizes(base: Base, dimension: Dimension) -> list[int]:
     blocks = [number for number in base.seen.integers if number >= 2][:_MOST_BLOCKS]
     at_blocks = [at for block in blocks if block <= _MOST for at in (block + 1, block, block - 1)]
     beyond = [block + 1 for block in blocks if block > _MOST]  # a forward takes long there
-    found = dict.fromkeys((1, size + 1, size - 1, *at_blocks, *_SMALL, 2 * size, *_LARGE, *beyond))
+    others = [other for _, shape, _ in shapes(base.case, base.tools) for other in shape]
+    small = others if size == 1 else (1,)  # a single slice may stand for as many as another tensor has
+    found = dict.fromkeys((*small, size + 1, size - 1, *at_blocks, *_SMALL, 2 * size, *_LARGE, *beyond))
     rule = base.case.explore.sizes.get(dimension.name)
     step = 1 if rule is None else rule.multiple_of
     limits = () if rule is None else (rule.low, rule.high or size)
