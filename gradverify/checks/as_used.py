@@ -1,4 +1,4 @@
-"""What a loss asks of backward beyond the Jacobian: sums of outputs, one output alone, its cotangent unchanged."""
+"""What a loss asks of backward beyond the Jacobian: sums, one output, an unchanged cotangent, one answer throughout."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from gradverify.checks.derivative import (
     on_fresh_graphs,
 )
 from gradverify.checks.failures import evaluations
+from gradverify.checks.first_answer import wrong_at_first
 from gradverify.checks.overwritten import overwrites
 from gradverify.checks.single_output import wrong_if_alone
 from gradverify.checks.summed_outputs import wrong_if_summed
@@ -46,13 +47,13 @@ def judge_as_used(question: Question, ready: Repeatable) -> tuple[Judgement, Rep
 
 
 def _as_used(judged: Judgement, ready: Repeatable, settings: Settings) -> CheckResult:
-    """Add fails for a backward that is right for the Jacobian, but not for one output alone or for sums."""
+    """Add fails for a backward that is right for the Jacobian, but not for one output alone, for sums or at first."""
     result = judged.result
     if result.verdict is Verdict.FAIL and judged.found is not None:
         return _beside_sums(result, tuple(wrong_if_summed(judged.found, _GROSS)), ready.problem)
     if result.verdict not in (Verdict.PASS, Verdict.INCONCLUSIVE):
         return result
-    wrong = (*overwrites(judged.found), *wrong_if_alone(ready, settings.seed))
+    wrong = (*overwrites(judged.found), *wrong_at_first(judged.found), *wrong_if_alone(ready, settings.seed))
     if judged.found is not None and result.verdict is Verdict.PASS:  # else a deviation may be rounding
         wrong += tuple(wrong_if_summed(judged.found))
     result = replace(result, evaluations=evaluations(ready.problem))

@@ -159,3 +159,18 @@ def test_quantised_cotangent_beside_half_precision_mask_is_found() -> None:
         lambda x: torch.where(x.half() > 0, 2 * x, 0.5 * x).sum(0), lambda g, x: quantised(g.expand_as(x), x)
     )
     assert gradcheck(masked, x).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(3.0, Verdict.FAIL), (1 + 1e-14, Verdict.PASS)])
+def test_backward_that_answers_otherwise_at_first_is_found(factor: float, verdict: Verdict) -> None:
+    calls: list[Tensor] = []
+
+    def backward(grad: Tensor, x: Tensor) -> Tensor:
+        calls.append(grad)
+        # As a kernel that adds to its output, and is called for each of its configurations when it is tuned.
+        return 2 * x.sum() * grad.sum() * torch.ones_like(x) * (factor if len(calls) == 1 else 1.0)
+
+    point = double([0.3, 1.0, -1.5, 2.0])
+    result = gradcheck(with_backward(lambda x: (x.sum() ** 2).expand(3).clone(), backward), point)
+    assert result.verdict is verdict
+    assert {finding.code for finding in result.findings} == ({"GV407"} if verdict is Verdict.FAIL else set())
