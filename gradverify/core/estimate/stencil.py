@@ -106,7 +106,7 @@ def samples_of(sampled: Sampler, stencil: Stencil) -> Samples:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitialSamples:
-    """Results of the first call of the forward."""
+    """The noise, and the first steps of each input if one call gave both."""
 
     noise: Noise
     # Of each single input but the cotangents, by the steps of `richardson`; None if the inputs are many or large.

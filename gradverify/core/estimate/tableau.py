@@ -16,9 +16,9 @@ from gradverify.core.model.magnitudes import TINY, LengthScales, any_set, last_s
 from gradverify.core.tuning import CLEARLY_LESS, CONVINCING, SMALL_PART
 
 HALVINGS = 8  # rungs a factor of two apart; the later ones are a factor of four apart
-COARSE = 2.0**-20  # end of the coarse part of the ladder, relative to the larger length scale
+COARSE = 2.0**-20  # of the larger length scale: the coarse part of the ladder ends with the first rung below
 _FINE = 2.0**-47  # end of the fine part, relative to the smaller length scale: some tens of ulps
-RUNGS = 32  # steps of a ladder, about; of a longer one as many at its end are a factor of four apart, and before them
+RUNGS = 32  # steps of a ladder, about; a fine part of more than twice as many has wider ones before its last so many
 _ORDERS = 5  # columns of the tableau beyond the first
 _TO_THE_END = 1000.0  # number of rungs, at most, that a drift may go on for, down to the smallest float
 MEASURABLE = 5.0  # times the noise: smaller differences are not measurable

@@ -11,7 +11,7 @@ from torch import Tensor
 
 _LARGEST_THRESHOLD = (1 << 25) - (1 << 16)  # bytes: glibc's limit of 32 MiB, less 64 KiB for its headers
 SUBSET = 1 << 14  # numbers whose median stands for that of more
-REMEMBERED = 1 << 10  # numbers: vectors up to this length are kept, of random numbers and of outputs at a point
+REMEMBERED = 1 << 10  # coordinates: outputs at points up to this length are remembered
 FEW_INPUTS = 32  # input coordinates: with fewer, each is perturbed alone, and no sparsity is looked for
 HELD = 2_000_000  # numbers held in memory at a time: 16 MB
 LARGEST = 40_000_000  # numbers in the largest tensors that are computed at all: 320 MB
