@@ -41,12 +41,11 @@ class Attempt:
 
 
 def attempt(
-    base: Base, case: Case, rules: Sequence[Rule] = (), *, also: Sequence[str] = (), is_widened: bool = False
+    base: Base, case: Case, rules: Sequence[Rule] = (), *, asked: Sequence[str] = (), is_widened: bool = False
 ) -> Attempt:
-    """Build and judge a changed case: by the contract only if it is among `also`, or if backward overwrites.
+    """Build and judge a changed case: by the contract only if it is among `asked`, or if backward overwrites.
 
-    `precision` is asked if it is among `also`, or a check of the case. `is_widened` is as in `Problem`. Raises
-    OutOfTime.
+    Where `precision` is among them, no other check is asked. `is_widened` is as in `Problem`. Raises OutOfTime.
     """
     check = checks_of(base.case)[0]
     try:
@@ -59,10 +58,10 @@ def attempt(
     if reason:
         return Attempt(case=case, problem=problem, judged=Judged(outcome=Outcome.ILLEGAL, message=reason), check=check)
     judged = Judged(outcome=Outcome.RIGHT)
-    for name in dict.fromkeys((*checks_of(base.case), *(each for each in also if each == precision.NAME))):
+    for name in (precision.NAME,) if precision.NAME in asked else checks_of(base.case):
         if name == gradgradcheck.NAME and not judged.is_smooth:
             continue  # backward jumps at a kink: it has no derivative there
-        if name == contract.NAME and not (name in also or (judged.overwrites and not base.overwrites)):
+        if name == contract.NAME and not (name in asked or (judged.overwrites and not base.overwrites)):
             continue
         found = _judge(base, name, case, problem)
         judged = replace(
@@ -228,7 +227,7 @@ def suspect_like(base: Base, check: str, rules: Sequence[Rule]) -> Fails:
     """Return a function that tells whether a case keeps the rules and seems wrong to the check."""
 
     def fails(case: Case) -> bool:
-        found = attempt(base, case, rules, also=(check,))
+        found = attempt(base, case, rules, asked=(check,))
         return found.judged.outcome is Outcome.SUSPECT and found.check == check
 
     return fails
@@ -238,7 +237,7 @@ def failing_like(base: Base, wanted: frozenset[str], check: str, rules: Sequence
     """Return a function that tells whether a case keeps the rules and fails the check with one of the codes wanted."""
 
     def fails(case: Case) -> bool:
-        found = attempt(base, case, rules, also=(check,))
+        found = attempt(base, case, rules, asked=(check,))
         if found.judged.outcome is not Outcome.SUSPECT or found.check != check:
             return False
         result = confirmed(base, found)

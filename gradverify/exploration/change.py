@@ -62,7 +62,7 @@ class Change:
     parts: tuple[Change, ...] = ()  # the two changes of a pair
     size: int | None = None  # the new size, if it changes one
     factor: int | None = None  # the new value of an argument that sizes may have to be multiples of
-    asks: tuple[str, ...] = ()  # checks asked beside: the contract where other code may run, precision of long sums
+    asks: tuple[str, ...] = ()  # the contract where other code may run, or precision alone of long sums
     to_default: bool = False  # True if it gives an argument the default that forward declares
     far: bool = False  # True if values are far outside the range of the ones written
 

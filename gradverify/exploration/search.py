@@ -243,11 +243,11 @@ def _try(state: _Search, change: Change, candidate: Case) -> Outcome:
     outcome = Outcome.SUSPECT
     try:
         ran = state.watched.ran
-        found = attempt(state.base, candidate, change.rules, also=change.asks)
+        found = attempt(state.base, candidate, change.rules, asked=change.asks)
         runs_more = state.watched.ran != ran and contract.NAME not in change.asks
         if runs_more and found.judged.outcome is Outcome.RIGHT and contract.NAME in checks_of(state.base.case):
             with suppress(OutOfTime):  # it is right as far as the other checks see
-                found = attempt(state.base, candidate, change.rules, also=(contract.NAME,))
+                found = attempt(state.base, candidate, change.rules, asked=(contract.NAME,))
         outcome = found.judged.outcome
         if outcome is Outcome.ILLEGAL:
             return outcome
