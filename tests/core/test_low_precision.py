@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import batch_norm, dropout, gelu, layer_norm
 
+from gradverify.core.decide.compare import EntryTolerance, in_doubt
+from gradverify.core.decide.verdict import all_match
 from gradverify.result import Verdict
 from tests.core.support import claimed, gradcheck, gradgradcheck, normal, with_backward, with_scaled_gradient
 
@@ -441,3 +443,16 @@ def test_backward_that_cancels_is_right_in_any_number_of_rows(factor: float, ver
 
     cancelling = with_backward(lambda x: weight.to(x.dtype) @ x, backward)
     assert gradcheck(cancelling, torch.tensor([1.0, 2.0, 3.0, 4.0], requires_grad=True)).verdict is verdict
+
+
+def test_doubt_about_an_entry_does_not_depend_on_those_beside_it() -> None:
+    def doubted(*bars: float) -> list[bool]:
+        bar = torch.tensor([bars], dtype=torch.float64)
+        own = torch.ones_like(bar)
+        judged = all_match(own, bar, torch.zeros_like(bar), torch.ones_like(bar))
+        allowance = EntryTolerance(rtol=0.1, floor=0.0, row_column_size=own, scale=own, largest=own[0])
+        found: list[bool] = in_doubt(judged, torch.zeros_like(own, dtype=torch.bool), own, allowance)[0].tolist()
+        return found
+
+    assert doubted(1e-5, 5e-3, 5e-2) == [False, True, True]
+    assert doubted(1e-5, 5e-3) == [False, True]

@@ -165,7 +165,7 @@ def in_doubt(judged: Judged, suspicious: Tensor, own: Tensor, allowance: EntryTo
     claimed to be zero, it must not hide the size of the estimate itself. `own` (C, m) is the magnitude of the claims.
     """
     bar, doubt = BAR_FACTOR * judged.bar, (judged.code != Code.MATCH).logical_or_(suspicious)
-    if not any_set(bar > max(DOUBT, allowance.rtol) * own):
+    if not any_set(bar > _harmless_part(allowance.rtol) * own):
         return doubt
     return doubt.logical_or_(bar > _harmless_error(own, allowance, judged.numeric.abs()))
 
@@ -186,6 +186,11 @@ def is_significant(size: Tensor, beside: Tensor) -> Tensor:
     return size > SIGNIFICANT * beside
 
 
+def _harmless_part(rtol: float) -> float:
+    """Return the part of a significant claim that ten error bars may hide."""
+    return min(RESOLVED, max(DOUBT, rtol))
+
+
 def _harmless_error(own: Tensor, allowance: EntryTolerance, size: Tensor) -> Tensor:
     """Return the errors (C, m) that ten error bars may hide, for claims of magnitude `own`; see `in_doubt`.
 
@@ -195,7 +200,7 @@ def _harmless_error(own: Tensor, allowance: EntryTolerance, size: Tensor) -> Ten
     neighbour = torch.where(beside > 0, beside, allowance.largest)  # the largest claim for rows or columns of zeros
     neighbour = torch.where(neighbour > 0, MARGINAL * neighbour, torch.inf)
     neighbour = torch.where((beside == 0) & (size > 0), torch.minimum(neighbour, RESOLVED * size), neighbour)
-    part = torch.where(is_significant(own, beside), min(RESOLVED, max(DOUBT, allowance.rtol)), RESOLVED)
+    part = torch.where(is_significant(own, beside), _harmless_part(allowance.rtol), RESOLVED)
     return torch.where(own <= _INSIGNIFICANT * beside, neighbour, part.mul_(own))
 
 
