@@ -14,7 +14,6 @@ from gradverify.core.forward.repeatable import Repeatable, in_double
 from gradverify.core.forward.sampler import Sampler
 from gradverify.core.model.tape import record
 from gradverify.core.strategy.columnwise import (
-    compare_after_sums,
     compare_by_structure,
     compare_densely,
     fits_dense_comparison,
@@ -83,7 +82,7 @@ def _compared(repeatable: Repeatable, widened: Repeatable, settings: Settings, r
         method, comparison = Method.DENSE, compare_densely(measured)
     elif comparison is None:
         sums, comparison = _compared_by_sums(repeatable, measured, settings, reconsider)
-        closely = compare_after_sums(measured) if is_accepted(comparison) else None
+        closely = compare_by_structure(measured, after_sums=True) if is_accepted(comparison) else None
         if closely is None:
             return Investigation(comparison=comparison, measured=sums, method=Method.PROBED)
         comparison = closely

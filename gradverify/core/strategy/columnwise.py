@@ -28,7 +28,7 @@ from gradverify.core.tuning import EXAMINED, SUM_UNITS
 
 _MOST_COLUMNS = 3_000  # input coordinates that are perturbed one by one
 _WORTH = 0.7  # column groups per coordinate up to which a structure is preferred to single columns
-_NUMBERS = 1 << 23  # in the points and outputs of all column groups, if random sums agree; see `compare_after_sums`
+_NUMBERS = 1 << 23  # in the points and outputs of all column groups, if random sums agree; see `compare_by_structure`
 _MOST_AFTER_SUMS = 320  # column groups there, with six forwards each
 
 
@@ -46,21 +46,26 @@ def compare_densely(measured: MeasuredProblem) -> Comparison:
     return compare_verdicts(context, _judged(context, measured.initial().stencil)[0])
 
 
-def compare_by_structure(measured: MeasuredProblem) -> Comparison | None:
-    """Compare by shared column groups and cotangents; None if no structure is found, or if it does not hold."""
-    most = _WORTH * measured.sampled.point.numel() if fits_dense_comparison(measured) else EXAMINED
-    return _by_structure(measured, most)
+def compare_by_structure(measured: MeasuredProblem, *, after_sums: bool = False) -> Comparison | None:
+    """Compare by shared column groups and cotangents; None if no structure is found, or if it does not hold.
 
-
-def compare_after_sums(measured: MeasuredProblem) -> Comparison | None:
-    """Compare single entries after random sums have agreed, by a structure that may have more column groups.
-
-    None if no structure is found, if it does not hold, or if it would take too many forwards. If the sums differ this
-    is not worth trying: all entries may be wrong, and the thorough pass over each takes too many.
+    With `after_sums`, random sums have agreed, and there may be more column groups. After sums that differ it is not
+    worth trying: all entries may be wrong, and the thorough pass over each takes too many forwards. None for few inputs
+    or no outputs too.
     """
-    sampled = measured.sampled
-    most = min(_MOST_AFTER_SUMS, _NUMBERS // (len(sampled.point) + len(sampled.value)))
-    return _by_structure(measured, most) if most > EXAMINED else None
+    sampled, inputs, seed = measured.sampled, len(measured.sampled.point), measured.settings.seed
+    most = _WORTH * inputs if fits_dense_comparison(measured) else EXAMINED
+    if after_sums:
+        most = min(_MOST_AFTER_SUMS, _NUMBERS // (inputs + len(sampled.value)))
+    if inputs < FEW_INPUTS or not measured.entries or (after_sums and most <= EXAMINED):
+        return None
+    structure = find_structure(sampled, measured.lengths, seed, most)
+    claimed = None if structure is None else claimed_entries(measured.backward, structure)
+    if structure is None or claimed is None:
+        return None
+    if not claims_match_vjps(measured.backward, structure.column_groups, claimed, seed):
+        return None
+    return compare_column_groups(judging_context(measured, structure.column_groups, claimed), structure)
 
 
 def compare_column_groups(context: JudgingContext, hypothesis: Structure | None) -> Comparison | None:
@@ -168,20 +173,6 @@ def _others_unchanged(context: JudgingContext, rough: Tensor, moving: Tensor, ge
     return all(
         all_set(reached | (outputs_near(sampled, way) == sampled.value)) for way in (displacement, -displacement)
     )
-
-
-def _by_structure(measured: MeasuredProblem, most_groups: float) -> Comparison | None:
-    """Compare by a detected structure of at most `most_groups` column groups; None for few inputs or no outputs."""
-    if len(measured.sampled.point) < FEW_INPUTS or not measured.entries:
-        return None
-    seed = measured.settings.seed
-    structure = find_structure(measured.sampled, measured.lengths, seed, most_groups)
-    claimed = None if structure is None else claimed_entries(measured.backward, structure)
-    if structure is None or claimed is None:
-        return None
-    if not claims_match_vjps(measured.backward, structure.column_groups, claimed, seed):
-        return None
-    return compare_column_groups(judging_context(measured, structure.column_groups, claimed), structure)
 
 
 def _judged(context: JudgingContext, stencil: Stencil | None) -> tuple[Judged, bool]:
