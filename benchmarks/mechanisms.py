@@ -129,7 +129,7 @@ MECHANISMS: tuple[Mechanism, ...] = (
     _noise("stair", "estimate.smoothness", "stair_height", lambda samples: torch.zeros_like(samples.plus[:, 0])),
     _noise("cancellation", "estimate.nonsmooth", "_cancelled", _no_height),
     _noise("rounding jump", "estimate.smoothness", "rounding_jump", _no_height),
-    _noise("rounding inside", "estimate.smoothness", "_inside", _no_rounding),
+    _noise("rounding inside", "estimate.smoothness", "_intermediate_rounding", _no_rounding),
     _noise("rounding on the way", "forward.step_noise", "rounding_on_the_way", _no_rounding_on_the_way),
     _noise("unresolved slope", "decide.ladder", "_is_too_steep_to_refute", _no_row_unseen),
     _noise("drift", "estimate.tableau", "_drift", lambda difference, *replacements: torch.zeros_like(difference[:, 0])),

@@ -13,7 +13,7 @@ from benchmarks.plain_table import table
 from benchmarks.planting import planted
 from benchmarks.record import Row, Standing, judged_row
 from benchmarks.subject import result_of
-from gradverify.core.backward.vjps import Backward, backward_of, row
+from gradverify.core.backward.vjps import Backward, backward_of, flat_vjp
 from gradverify.core.model.problem import Problem
 from gradverify.core.model.tape import record
 from gradverify.errors import GradverifyError
@@ -85,7 +85,7 @@ def outcomes(name: str, problem: Problem, seed: int, least: float = 0.0) -> Iter
 
 def _claim(backward: Backward, place: int, change: Change) -> Callable[[Tensor], Tensor]:
     def claim(cotangent: Tensor) -> Tensor:
-        gradient = row(backward, cotangent).clone()
+        gradient = flat_vjp(backward, cotangent).clone()
         gradient[place] = change(gradient, place)
         return gradient
 

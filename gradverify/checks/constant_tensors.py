@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gradverify.checks.contract.wording import raised
 from gradverify.checks.wording import distinguishable
-from gradverify.core.backward.vjps import Graph, Reuse, backward_of, row
+from gradverify.core.backward.vjps import Graph, Reuse, backward_of, flat_vjp
 from gradverify.core.jacobians import Investigation
 from gradverify.core.model.coordinates import Block
 from gradverify.core.model.magnitudes import all_set
@@ -34,7 +34,7 @@ def wrong_by_constant_cotangents(accepted: Investigation, problem: Problem, sign
     constant = replace(problem, function=lambda *xs: problem.function(*xs, *cotangents), primals=inputs, cotangents=0)
     backward = replace(accepted.backward, problem=constant, tape=record(constant), graph=Graph(reuse=Reuse.SHARED))
     weights, expected = accepted.backward.known_vjp
-    found = sign * row(backward, weights)
+    found = sign * flat_vjp(backward, weights)
     claim = "backward's own derivative is another one where its cotangents need no gradient, as in a gradient penalty"
     return _difference(accepted, torch.arange(len(found)), found, expected[: len(found)], claim)
 
@@ -61,7 +61,7 @@ def wrong_by_constant_inputs(accepted: Investigation, first: Problem, seed: int)
         places = _coordinates(accepted.sampled.inputs, {number, *range(count, len(accepted.sampled.inputs))})
         of_all = torch.zeros_like(accepted.backward.known_vjp[0])
         of_all[_coordinates(accepted.sampled.outputs, {number})] = weights
-        expected = row(accepted.backward, of_all)[places.to(found.device)]
+        expected = flat_vjp(accepted.backward, of_all)[places.to(found.device)]
         claim = f"backward's own derivative is another one {condition}"
         different = _difference(accepted, places, found, expected, claim)
         if different is not None:

@@ -13,7 +13,7 @@ import torch
 from gradverify.checks.contract.noise import largest
 from gradverify.checks.contract.wording import SIMILAR_EXPONENT
 from gradverify.checks.wording import distinguishable, index_text
-from gradverify.core.backward.vjps import Reuse, row
+from gradverify.core.backward.vjps import Reuse, flat_vjp
 from gradverify.core.jacobians import Investigation
 from gradverify.core.model.coordinates import blocks
 from gradverify.nested import Named
@@ -28,7 +28,7 @@ def wrong_at_first(found: Investigation | None) -> Iterator[Finding]:
     if found is None or found.backward.graph.reuse is not Reuse.FRESH or found.backward.problem.fresh_graphs:
         return
     cotangent, first = found.backward.known_vjp
-    again = row(found.backward, cotangent)  # on a graph of its own
+    again = flat_vjp(found.backward, cotangent)  # on a graph of its own
     primals = found.backward.problem.primals
     for block in blocks(Named(name=primal.name, tensor=primal.tensor) for primal in primals):
         one, other = first[block.coordinates], again[block.coordinates]

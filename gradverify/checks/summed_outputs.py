@@ -15,7 +15,7 @@ from torch import Tensor
 from gradverify.arithmetic.noisy import amplification
 from gradverify.checks.contract.wording import SIMILAR_EXPONENT
 from gradverify.checks.wording import distinguishable
-from gradverify.core.backward.vjps import Graph, Reuse, row, row_cotangent
+from gradverify.core.backward.vjps import Graph, Reuse, flat_vjp, row_cotangent
 from gradverify.core.decide.backward_rounding import small_error
 from gradverify.core.decide.compare import NEGLIGIBLE
 from gradverify.core.jacobians import Investigation
@@ -41,7 +41,7 @@ def wrong_if_summed(found: Investigation, least: float = 0.0) -> Iterator[Findin
     random, random_vjp = found.backward.known_vjp
     ones = torch.ones_like(random)
     for cotangent, vjp, given in (
-        (ones, row(found.backward, ones), "1 for every output, as y.sum() sends it,"),
+        (ones, flat_vjp(found.backward, ones), "1 for every output, as y.sum() sends it,"),
         (random, random_vjp, "a random cotangent"),
     ):
         differs = _off(found, known, cotangent, vjp, least)
@@ -49,7 +49,7 @@ def wrong_if_summed(found: Investigation, least: float = 0.0) -> Iterator[Findin
             exact = _without_rounding(found, known, cotangent, vjp)
             accepted = _allowed_to_rows(found, cotangent.abs().to(known.claimed.device))
             differs &= _off(found, known, cotangent, exact, least, accepted)
-        again = row(found.backward, cotangent) if bool(differs.any()) else vjp
+        again = flat_vjp(found.backward, cotangent) if bool(differs.any()) else vjp
         if bool((_off(found, known, cotangent, again, least) & differs).any()):
             yield from _accused(found, known, cotangent, vjp, differs, given)
             return
@@ -61,14 +61,14 @@ def _without_rounding(found: Investigation, known: JacobianPair, cotangent: Tens
         return vjp
     in_double = replace(found.backward, problem=found.sampled.problem, graph=Graph(reuse=Reuse.FRESH))
     try:
-        exact = row(in_double, cotangent)
+        exact = flat_vjp(in_double, cotangent)
     except EvaluationError:
         return vjp
     apart = (exact - vjp).abs()
     small = small_error(found.sampled.backward_eps, known.claimed) * float(cotangent.abs().sum())
     rounding = torch.full_like(apart, small)
     if not all_set(apart <= rounding):
-        change = amplification(lambda: row(in_double, cotangent), exact)
+        change = amplification(lambda: flat_vjp(in_double, cotangent), exact)
         rounding = torch.maximum(rounding, SUM_UNITS * found.sampled.backward_eps * change)
     return torch.where(apart <= rounding, exact, vjp)
 

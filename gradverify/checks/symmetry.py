@@ -8,7 +8,7 @@ from itertools import combinations
 import torch
 from torch import Tensor
 
-from gradverify.core.backward.vjps import row
+from gradverify.core.backward.vjps import flat_vjp
 from gradverify.core.decide.context import MeasuredProblem
 from gradverify.core.estimate.samples import BAR_FACTOR, Estimate
 from gradverify.core.forward.repeatable import Repeatable
@@ -71,7 +71,7 @@ def _products(second: Investigation, directions: Tensor) -> Estimate:
     size = directions.shape[1]
     kept = second.comparison.judged
     if kept is None:
-        value = torch.stack([row(second.backward, direction)[:size] for direction in directions])
+        value = torch.stack([flat_vjp(second.backward, direction)[:size] for direction in directions])
         return Estimate(value=value, bar=torch.zeros_like(value))
     found = directions.new_zeros(2, len(directions), len(second.sampled.point))
     columns, known = kept.column_of.clamp(min=0).reshape(-1), kept.column_of >= 0

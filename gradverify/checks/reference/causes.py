@@ -15,7 +15,7 @@ from torch import Tensor
 from gradverify.checks.reference.error_model import Precision, error_factor
 from gradverify.checks.reference.evaluate import by_inputs_of, connected_outputs, with_outputs
 from gradverify.checks.reference.sums import Sums, in_sums, random_sums
-from gradverify.core.backward.vjps import Backward, backward_of, outputs_in, row
+from gradverify.core.backward.vjps import Backward, backward_of, flat_vjp, outputs_in
 from gradverify.core.decide.verdict import Code
 from gradverify.core.estimate.samples import BAR_FACTOR
 from gradverify.core.model.coordinates import Block, blocks, coordinates_in
@@ -111,7 +111,7 @@ def _rows(backward: Backward) -> Tensor:
     """Return the Jacobian, (outputs, inputs), by one vjp for each output."""
     device = backward.known_vjp[1].device
     return torch.stack(
-        [row(backward, each) for each in torch.eye(outputs_in(backward.tape), dtype=torch.float64, device=device)]
+        [flat_vjp(backward, each) for each in torch.eye(outputs_in(backward.tape), dtype=torch.float64, device=device)]
     )
 
 

@@ -59,7 +59,7 @@ class Backward:
     @cached_property
     def vjp_of_zero(self) -> Tensor:
         """The vjp of a zero cotangent, (n,); computed at the first use, which may raise EvaluationError."""
-        return row(self, torch.zeros_like(self.known_vjp[0]))
+        return flat_vjp(self, torch.zeros_like(self.known_vjp[0]))
 
 
 def backward_of(problem: Problem, tape: Tape, seed: int) -> Backward:
@@ -79,7 +79,7 @@ def backward_of(problem: Problem, tape: Tape, seed: int) -> Backward:
     )
 
 
-def row(backward: Backward, cotangent: Tensor) -> Tensor:
+def flat_vjp(backward: Backward, cotangent: Tensor) -> Tensor:
     """Return cotangent·A as coordinates of the primals, (n,); `cotangent` is (m,) in output coordinates."""
     found = vjp_on_recorded_graph(backward, cotangent) if is_reusable(backward) else None
     if found is not None:
@@ -165,11 +165,11 @@ def many_vjps(backward: Backward, cotangents: Tensor, only: slice = EVERYTHING) 
     if len(cotangents) >= MIN_BATCHED and is_reusable(backward) and state.vectorises:
         vjps = _vectorised(backward, cotangents, only)
         state.vectorised_calls += 1
-        place = (state.vectorised_calls * 7919) % len(cotangents)
-        if vjps is not None and (state.is_noisy or torch.equal(vjps[place], row(backward, cotangents[place])[only])):
+        one = (state.vectorised_calls * 7919) % len(cotangents)
+        if vjps is not None and (state.is_noisy or torch.equal(vjps[one], flat_vjp(backward, cotangents[one])[only])):
             return vjps
         state.vectorises = False
-    return torch.stack([row(backward, cotangent)[only] for cotangent in cotangents])
+    return torch.stack([flat_vjp(backward, cotangent)[only] for cotangent in cotangents])
 
 
 def jacobian(backward: Backward) -> Tensor:

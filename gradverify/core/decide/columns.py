@@ -160,7 +160,7 @@ def _stages(
     else:
         judged, unclear = _with_larger_steps(context, chosen, judged, unclear, first.bends)
     judged, unclear = _with_sample(context, chosen, judged, sample, unclear, first.bends, on_line, limit)
-    stands = sample <= (judged.code == Code.MISMATCH)
+    stands = ~sample | (judged.code == Code.MISMATCH)
     history.refuted |= not all_set(stands)
     rest &= ~(on_line & stands.all(dim=0) & (sample.any(dim=0) | (not history.refuted)))
     yield judged, rest | unclear

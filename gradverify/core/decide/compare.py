@@ -32,7 +32,7 @@ class EntryTolerance:
 
     rtol: float
     floor: float  # the part of atol that is the same for all entries
-    row_column_size: Tensor  # (C, m) largest claim beside the entry: see `row_column_size`
+    row_column_size: Tensor  # (C, m) smaller of the largest claims in its row and in its column: see `row_column_size`
     scale: Tensor  # (C, m) magnitude that an error bar is compared with, if larger than the entry
     largest: Tensor  # (m,) largest claim for each output tensor; error bars at an edge are compared with it
     backward_eps: float = 0.0  # eps of backward's dtype if it is coarser than the sampled forward's, else 0

@@ -45,7 +45,7 @@ class JudgingContext:
     column_groups: ColumnGroups
     claimed: Tensor  # (M, m): the claim for each output and its column in each column group
     allowance: EntryTolerance
-    # () -> (m,), once each: bounds on `step_noise.rounding_on_the_way`, each closer and dearer, and last that itself
+    # () -> (m,), kept: upper bounds on `step_noise.rounding_on_the_way`, the cheapest first, and at the end the measure
     rounding_bounds: tuple[Callable[[], Tensor], ...]
     sparse: bool = False  # True if every second step of the ladder is enough
 

@@ -60,10 +60,10 @@ def judge_along_line(context: JudgingContext) -> Judged:
 
 
 def _is_settled(context: JudgingContext, samples: Samples, judged: Judged, local: LadderResult) -> Tensor:
-    """Mask of entries (C, m) that agree beyond doubt, or with an error bar that noise would exceed at finer steps.
+    """Mask of entries (C, m) that need no finer steps.
 
-    An entry that only agrees because its error bar is wide, beside the steep slopes at the largest steps, is not one,
-    nor one that hardly changes more than by the noise.
+    They are resolved and not in doubt, or match with a bar as small as noise allows. Those that change by less than 64
+    times the noise are none of them where that noise may be variation of the function.
     """
     allowance, claimed = of_column_groups(context.allowance, samples.chosen), context.claimed[samples.chosen].abs()
     beyond_doubt = ~in_doubt(judged, torch.zeros_like(judged.kinked), claimed, allowance)
@@ -84,17 +84,17 @@ def _judged_with_noise(context: JudgingContext, samples: Samples, height: Tensor
     It is measured only if much of it would change a verdict, or the numeric derivative.
     """
     judged, _ = _judged_by_samples(context, samples, height)
-    wrong = judged.code == Code.MISMATCH
+    may_change = judged.code == Code.MISMATCH
     for measure in (lambda: _much_rounding(context), *context.rounding_bounds):
-        if not any_set(wrong):
+        if not any_set(may_change):
             return judged
         noise = at_least(context.noise, measure())
         again, _ = _judged_by_samples(replace(context, noise=noise), samples, height)
         moved = (again.numeric - judged.numeric).abs() > again.bar + judged.bar
-        wrong &= (again.code != Code.MISMATCH) | moved
+        may_change &= (again.code != Code.MISMATCH) | moved
     if not is_double(context.sampled):  # what counts as stairs may be quick variation of the function
         again = decide(again, [(again.code == Code.MATCH, Reason.NOISE_OR_KINK)])
-    return replaced(judged, wrong, again)
+    return replaced(judged, may_change, again)
 
 
 def _much_rounding(context: JudgingContext) -> Tensor:

@@ -25,7 +25,7 @@ from gradverify.core.model.generators import shuffled
 from gradverify.core.model.magnitudes import all_set, any_set
 from gradverify.core.tuning import ALIKE, CLEARLY_ABOVE, CLEARLY_LESS, CONVINCING, EXAMINED, SMALL_PART
 
-_CLOSER = 2.0**-8  # of a distance: where it is examined first, and how much closer the gap of a kink has to last
+_CLOSER = 2.0**-8  # of a distance: points this much closer come first, and the gap of a kink is the same there
 
 
 def excuse_oblique(context: JudgingContext, chosen: Tensor, judged: Judged) -> Judged:

@@ -74,7 +74,7 @@ def classify_steps(sampled: Sampler, samples: Samples, level: Tensor, own: Tenso
     largest = torch.fmax(torch.fmax(samples.plus.abs(), samples.minus.abs()), sampled.value.abs())
     floor = torch.maximum(MEASURABLE * level, CLEARLY_ABOVE * sampled.unit * largest / samples.forth)
     measurable, slope_measurable = bend > floor, slope > floor
-    measurable &= (bends >= _TORN) | (bend > _inside(sampled, samples, own) / samples.forth)
+    measurable &= (bends >= _TORN) | (bend > _intermediate_rounding(sampled, samples, own) / samples.forth)
     torn = (measurable & (bends < _TORN)) | (slope_measurable & (grows < _TORN))
     torn = _lasting(torn)
     rough = _lasting(measurable & (bends < _BENT)) | torn
@@ -165,7 +165,7 @@ def rounding_jump(sampled: Sampler, samples: Samples, level: Tensor, slope: Esti
     return torch.where(sudden.any(dim=1) & (size * step <= height), size, 0.0)
 
 
-def _inside(sampled: Sampler, samples: Samples, own: Tensor) -> Tensor:
+def _intermediate_rounding(sampled: Sampler, samples: Samples, own: Tensor) -> Tensor:
     """Return how much rounding of an intermediate number may change a difference of outputs, (C, K, m).
 
     The number may be larger than the contribution of the input to it. Its rounding error at the point is the same for

@@ -243,7 +243,7 @@ def first_cotangent(sampled: Sampler) -> int:
 
 
 def first_linear(sampled: Sampler) -> int:
-    """Return the first cotangent coordinate in float64, the number of coordinates in dtypes too noisy for one step."""
+    """Return the first coordinate in which the function is linear and one step is enough: none unless in float64."""
     return first_cotangent(sampled) if is_double(sampled) else len(sampled.point)
 
 

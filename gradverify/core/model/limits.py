@@ -55,7 +55,7 @@ def portions(like: Tensor) -> list[slice]:
     return [slice(start, start + width) for start in range(0, like.numel(), width)]
 
 
-def chunks(chosen: Tensor, numbers_per_move: int) -> Iterator[Tensor]:
-    """Yield parts of `chosen`, a vector of column groups, so that each part needs at most `HELD` numbers."""
-    size = max(1, HELD // max(1, numbers_per_move))
-    yield from torch.split(chosen, size) if len(chosen) else ()
+def chunks(indices: Tensor, numbers_per_index: int) -> Iterator[Tensor]:
+    """Yield parts of a vector of indices, so that each part needs at most `HELD` numbers."""
+    size = max(1, HELD // max(1, numbers_per_index))
+    yield from torch.split(indices, size) if len(indices) else ()

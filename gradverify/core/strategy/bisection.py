@@ -9,7 +9,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from gradverify.core.backward.vjps import Backward, row, row_cotangent
+from gradverify.core.backward.vjps import Backward, flat_vjp, row_cotangent
 from gradverify.core.estimate.samples import BAR_FACTOR, Estimate
 from gradverify.core.model.coordinates import zero_outside
 from gradverify.core.model.magnitudes import TINY, all_set
@@ -33,7 +33,7 @@ class CachedRows(dict[int, Tensor]):
     def __missing__(self, output: int) -> Tensor:
         scale, cotangent = row_cotangent(self._backward), torch.zeros_like(self._backward.known_vjp[0])
         cotangent[output] = scale
-        self[output] = row(self._backward, cotangent) / scale
+        self[output] = flat_vjp(self._backward, cotangent) / scale
         return self[output]
 
 

@@ -8,7 +8,7 @@ from itertools import chain
 import torch
 from torch import Tensor
 
-from gradverify.core.backward.vjps import Backward, jacobian, row
+from gradverify.core.backward.vjps import Backward, flat_vjp, jacobian
 from gradverify.core.decide.columns import judge_all
 from gradverify.core.decide.compare import SIGNIFICANT
 from gradverify.core.decide.comparison import KEPT, Comparison, compare_verdicts
@@ -97,7 +97,7 @@ def claims_match_vjps(backward: Backward, column_groups: ColumnGroups, claimed: 
     if not _adds_up(column_groups, claimed, *backward.known_vjp, rounding):
         return False
     cotangent = random_magnitudes(weights, torch.Generator().manual_seed(seed + 1))
-    return _adds_up(column_groups, claimed, cotangent, row(backward, cotangent), rounding)
+    return _adds_up(column_groups, claimed, cotangent, flat_vjp(backward, cotangent), rounding)
 
 
 def _pattern_holds(context: JudgingContext, judged: Judged, structure: Structure) -> bool:
@@ -130,10 +130,10 @@ def _adds_up(column_groups: ColumnGroups, claimed: Tensor, cotangent: Tensor, vj
 def _halves(context: JudgingContext, structure: Structure) -> Iterator[Tensor]:
     """Yield sets of coordinates, (n,) bool: half of the slices of a confined input dimension at a time."""
     widths: dict[tuple[TensorPart, int], int] = {}
-    for link in structure.patterns:
-        for dimension, window in enumerate(link.windows):
+    for pattern in structure.patterns:
+        for dimension, window in enumerate(pattern.windows):
             if window is not None:
-                place = (link.source, dimension)
+                place = (pattern.source, dimension)
                 widths[place] = max(widths.get(place, 1), period_of(window))
     for (source, dimension), width in widths.items():
         size = source.shape[dimension]

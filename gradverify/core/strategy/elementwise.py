@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gradverify.case import Settings
-from gradverify.core.backward.vjps import first_vjp_is_diagonal, is_reusable, row, vjp_on_recorded_graph
+from gradverify.core.backward.vjps import first_vjp_is_diagonal, flat_vjp, is_reusable, vjp_on_recorded_graph
 from gradverify.core.decide.compare import DOUBT, backward_rounding, relative_tolerance
 from gradverify.core.decide.comparison import (
     KEPT,
@@ -240,7 +240,7 @@ def _claimed(measured: MeasuredProblem, inputs: int) -> Tensor | None:
     if measured.sampled.point.numel() < FEW_INPUTS:
         return None  # single rows cost as little here, and show more than sums
     if claimed is None or not is_reusable(backward):
-        claimed = row(backward, cotangent)
+        claimed = flat_vjp(backward, cotangent)
     claimed = claimed.view(inputs, -1)
     column_groups = groups_by_input(inputs, claimed.shape[1], claimed.device)
     return claimed if claims_match_vjps(backward, column_groups, claimed, measured.settings.seed) else None

@@ -89,7 +89,7 @@ def compare_by_random_sums(measured: MeasuredProblem, entrywise: MeasuredProblem
         found = _judged(entrywise, known_rows, searches) if any(search.rows for search in searches) else None
         unnamed = [search for search in searches if not _is_explained(search, found)]
     except OutOfTime as end:
-        if any(gap.differs and not gap.is_tolerable for gap in whole.gaps):
+        if any(gap.differs and not gap.is_within_rtol for gap in whole.gaps):
             columns = sorted(set().union(*(search.columns for search in searches)))
             raise UnfinishedSearch(end.deadline, tuple(columns), measured.entries) from end
         raise
@@ -100,7 +100,7 @@ def compare_by_random_sums(measured: MeasuredProblem, entrywise: MeasuredProblem
             why = f"; the search ended after {settings.max_evaluations:,} calls" if ended else ""
             raise UnnamedError(
                 f"random sums over the Jacobian differ, but no single entry was found to be wrong{why}",
-                may_be_rounding=not ended and all(gap.is_tolerable for gap in whole.gaps),
+                may_be_rounding=not ended and all(gap.is_within_rtol for gap in whole.gaps),
             )
         if not all_set(whole.finite):
             raise UnnamedError(f"{int((~whole.finite).sum())} outputs are not finite around the point")
@@ -158,7 +158,7 @@ def _run(search: _Search, known_rows: CachedRows, budget: int, enough: int) -> N
         search.ended = meter.calls >= last
         if not columns or not named or search.ended:
             # No calls are left, or the error is too small to bisect: many entries may each be off within the tolerance.
-            search.clean = all(gap.is_tolerable for gap in gaps)
+            search.clean = all(gap.is_within_rtol for gap in gaps)
             return
         left_out = torch.tensor(columns, device=directions[0].device)
         directions = [direction.index_fill(0, left_out, 0.0) for direction in directions]
@@ -199,7 +199,7 @@ def _within_tolerance(found: SumDifference) -> SumDifference:
     shown in some of the sums.
     """
     blind = any_set(found.allowed > SMALL_PART * found.size)
-    return replace(found, allowed=found.tolerated) if blind and found.is_close else found
+    return replace(found, allowed=found.rtol_allows) if blind and found.is_close else found
 
 
 def _detection_limit(whole: RandomSums, known_rows: CachedRows, generator: torch.Generator) -> float:

@@ -10,7 +10,7 @@ from functools import partial
 import torch
 from torch import Generator, Tensor
 
-from gradverify.core.backward.vjps import Backward, row
+from gradverify.core.backward.vjps import Backward, flat_vjp
 from gradverify.core.decide.backward_rounding import backward_at, left_by_cancellation
 from gradverify.core.decide.compare import RESOLVED, SIGNIFICANT, relative_tolerance
 from gradverify.core.decide.context import MeasuredProblem, absolute_floor
@@ -65,19 +65,19 @@ class SumDifference:
         return float((self.error.abs() / allowed).nan_to_num(1e300).max())
 
     @property
-    def is_tolerable(self) -> bool:
+    def is_within_rtol(self) -> bool:
         """True if every error is within `allowed` plus rtol."""
         return all_set(self.error.abs() <= self.allowed + self.slack)
 
     @property
-    def tolerated(self) -> Tensor:
+    def rtol_allows(self) -> Tensor:
         """Rtol plus output rounding, (K,)."""
         return self.slack + self.output_rounding
 
     @property
     def is_close(self) -> bool:
         """True if every error is within rtol plus output rounding, whatever the bars, and that rounding is small."""
-        return all_set(self.error.abs() <= self.tolerated) and all_set(self.output_rounding <= RESOLVED * self.size)
+        return all_set(self.error.abs() <= self.rtol_allows) and all_set(self.output_rounding <= RESOLVED * self.size)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,11 +125,11 @@ def vjp_for_sums(measured: MeasuredProblem, cotangent: Tensor) -> Tensor:
     outputs as much; and where rounding leads to another branch, as what twice that changes elsewhere in the input.
     """
     if measured.backward_in_float64 is None:
-        return row(measured.backward, cotangent)
+        return flat_vjp(measured.backward, cotangent)
     peak = torch.exp2(cotangent.abs().max().clamp(min=TINY).log2().floor())  # one of small outputs overflows float16
-    own = peak * row(measured.backward, cotangent / peak)
+    own = peak * flat_vjp(measured.backward, cotangent / peak)
     try:
-        wide = row(measured.backward_in_float64, cotangent)
+        wide = flat_vjp(measured.backward_in_float64, cotangent)
     except EvaluationError:
         return own
     sampled, off, length = measured.sampled, (own - wide).abs(), measured.lengths.step
@@ -150,7 +150,7 @@ def computes_in_float64(backward: Backward) -> bool:
     Three times its vjp is that of the cotangent, up to the rounding of the division.
     """
     cotangent, vjp = backward.known_vjp
-    apart = (3.0 * row(backward, cotangent / 3.0) - vjp).abs()
+    apart = (3.0 * flat_vjp(backward, cotangent / 3.0) - vjp).abs()
     return all_set((apart <= SUM_ROUNDING * finite_size(vjp).max()) | ~vjp.isfinite())
 
 
@@ -165,7 +165,7 @@ def _change_by_input_rounding(measured: MeasuredProblem, cotangent: Tensor, wide
     for _ in range(NEARBY_POINTS):
         point = measured.sampled.point + random_magnitudes(length, generator)
         with suppress(EvaluationError):
-            near = row(backward_at(measured.backward_in_float64, point), cotangent)
+            near = flat_vjp(backward_at(measured.backward_in_float64, point), cotangent)
             change = torch.maximum(change, (near - wide).abs())
     return change
 
@@ -273,7 +273,7 @@ def split_into_blocks(whole: RandomSums) -> list[RandomSums]:
     within the tolerance. Empty if no sum differs, in the first and the last case.
     """
     off = differing(whole.gaps, whole.directions)
-    if len(whole.outputs) == len(whole.inputs) == 1 or all(gap.is_tolerable for gap in whole.gaps):
+    if len(whole.outputs) == len(whole.inputs) == 1 or all(gap.is_within_rtol for gap in whole.gaps):
         return [whole] if off else []
     blocks = _blocks(whole, off[: max(1, _MOST_DIRECTIONS // len(whole.inputs))])
     found = [block for block in blocks if any(gap.differs for gap in block.gaps)]

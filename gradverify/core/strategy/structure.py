@@ -45,20 +45,20 @@ class Structure:
 
 def find_structure(sampled: Sampler, lengths: LengthScales, seed: int, most_groups: float) -> Structure | None:
     """Return a structure of at most `most_groups` column groups, or None; costs a forward per slice tried."""
-    all_links: list[InputOutputPattern] = []
+    all_patterns: list[InputOutputPattern] = []
     colours, columns, count = [], [], 0
-    for source, links in patterns_by_input(sampled, lengths, seed):
-        periods = _periods(source, links)
+    for source, patterns in patterns_by_input(sampled, lengths, seed):
+        periods = _periods(source, patterns)
         count += math.prod(periods)
         if count > most_groups or count * sampled.value.numel() > LARGEST:
             return None
         colours.append(_colours_of(source, periods) + count - math.prod(periods))
-        columns.append(_columns_of_colours(source, periods, links, sampled.value.numel()))
-        all_links += links
+        columns.append(_columns_of_colours(source, periods, patterns, sampled.value.numel()))
+        all_patterns += patterns
     device = sampled.point.device
     colour, column_of = torch.cat(colours).to(device), torch.cat(columns).to(device)
     column_groups = ColumnGroups(group_of=colour, column_of=column_of, complete=all_set(column_of >= 0))
-    return Structure(column_groups=column_groups, patterns=tuple(all_links))
+    return Structure(column_groups=column_groups, patterns=tuple(all_patterns))
 
 
 def elementwise_structure(sampled: Sampler) -> Structure:
@@ -81,7 +81,7 @@ def claimed_entries(backward: Backward, structure: Structure) -> Tensor | None:
     """
     column_of, inputs = structure.column_groups.column_of, len(structure.column_groups.group_of)
     outputs = column_of.shape[1]
-    whole = _colouring([link for link in structure.patterns if link.changed], EVERYTHING)
+    whole = _colouring([pattern for pattern in structure.patterns if pattern.changed], EVERYTHING)
     if whole.count >= outputs:
         if inputs * outputs > KEPT:
             return None
@@ -107,25 +107,25 @@ def _colours_of(source: TensorPart, periods: Sequence[int]) -> Tensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RowColouring:
-    """Links with the colours of their outputs. Outputs of one colour share a cotangent."""
+    """Patterns with the colours of their outputs. Outputs of one colour share a cotangent."""
 
-    links: tuple[tuple[InputOutputPattern, Tensor], ...]  # with the colour of each output of the link's target
+    patterns: tuple[tuple[InputOutputPattern, Tensor], ...]  # with the colour of each output of the pattern's target
     count: int  # number of colours, which is the number of cotangents
     only: slice  # input coordinates that the vjps are needed for
 
 
-def _colouring(links: Sequence[InputOutputPattern], only: slice) -> _RowColouring:
-    """Return the colouring of some links; those to one output that have equal colours share them."""
+def _colouring(patterns: Sequence[InputOutputPattern], only: slice) -> _RowColouring:
+    """Return the colouring of some patterns; those to one output that have equal colours share them."""
     known: dict[tuple[int, bytes], Tensor] = {}
     coloured, count = [], 0
-    for link in links:
-        own = _row_colours(link)
-        key = link.target.start, own.numpy().tobytes()
+    for pattern in patterns:
+        own = _row_colours(pattern)
+        key = pattern.target.start, own.numpy().tobytes()
         if key not in known:
             known[key] = own + count
             count += int(own.max()) + 1
-        coloured.append((link, known[key]))
-    return _RowColouring(links=tuple(coloured), count=count, only=only)
+        coloured.append((pattern, known[key]))
+    return _RowColouring(patterns=tuple(coloured), count=count, only=only)
 
 
 def _by_input(whole: _RowColouring, inputs: int) -> list[_RowColouring]:
@@ -133,7 +133,7 @@ def _by_input(whole: _RowColouring, inputs: int) -> list[_RowColouring]:
 
     `inputs` is the number of input coordinates, which is the length of a full vjp.
     """
-    grouped = groupby([link for link, _ in whole.links], key=attrgetter("source"))
+    grouped = groupby([pattern for pattern, _ in whole.patterns], key=attrgetter("source"))
     found = [_colouring(list(own), source.coordinates) for source, own in grouped]
     fewest = min((colouring.count for colouring in found), default=0)
     shared = whole.count < sum(colouring.count for colouring in found)
@@ -141,63 +141,63 @@ def _by_input(whole: _RowColouring, inputs: int) -> list[_RowColouring]:
 
 
 def _write_entries(backward: Backward, column_groups: ColumnGroups, colouring: _RowColouring, claimed: Tensor) -> None:
-    """Write the entries of a colouring's links to `claimed` (M, m)."""
+    """Write the entries of a colouring's patterns to `claimed` (M, m)."""
     outputs, first = column_groups.column_of.shape[1], colouring.only.start or 0
     height = max(1, HELD // (outputs + len(column_groups.group_of)))
     for start in range(0, colouring.count, height):
         cotangents = torch.zeros(min(height, colouring.count - start), outputs, dtype=torch.float64)
-        covered = []  # (link, its outputs that have one of the next colours, those colours counted from `start`)
-        for link, colour in colouring.links:
+        covered = []  # (pattern, its outputs that have one of the next colours, those colours counted from `start`)
+        for pattern, colour in colouring.patterns:
             place = ((colour >= start) & (colour < start + len(cotangents))).nonzero().squeeze(1)
-            covered.append((link, place, colour[place] - start))
-        for link, place, colour in covered:
-            cotangents[colour, link.target.start + place] = 1.0
+            covered.append((pattern, place, colour[place] - start))
+        for pattern, place, colour in covered:
+            cotangents[colour, pattern.target.start + place] = 1.0
         vjps = many_vjps(backward, cotangents, colouring.only)
-        for link, place, colour in covered:
-            groups = column_groups.group_of[link.source.coordinates]
+        for pattern, place, colour in covered:
+            groups = column_groups.group_of[pattern.source.coordinates]
             rows = slice(int(groups.min()), int(groups.max()) + 1)  # column groups of one input are consecutive
-            places = link.target.start + place.to(vjps.device)
+            places = pattern.target.start + place.to(vjps.device)
             column_of = column_groups.column_of[rows, places]
             position = colour.to(vjps.device) * vjps.shape[1] + column_of.sub(first).clamp_(min=0)
             entries = vjps.reshape(-1).index_select(0, position.reshape(-1)).view(column_of.shape)
             claimed[rows, places] = entries.masked_fill_(column_of < 0, 0.0)
 
 
-def _row_colours(link: InputOutputPattern) -> Tensor:
-    """Return a colour for every output of the link, from 0; outputs of one colour depend on no common input."""
-    widths = list(link.target.shape)
-    for window in link.windows:
+def _row_colours(pattern: InputOutputPattern) -> Tensor:
+    """Return a colour for every output of the pattern, from 0; outputs of one colour depend on no common input."""
+    widths = list(pattern.target.shape)
+    for window in pattern.windows:
         if window is not None:
             widths[window.dimension] = int((window.last - window.first).max()) + 1
-    return _colours_of(link.target, [max(1, width) for width in widths])
+    return _colours_of(pattern.target, [max(1, width) for width in widths])
 
 
-def _periods(source: TensorPart, links: Sequence[InputOutputPattern]) -> list[int]:
+def _periods(source: TensorPart, patterns: Sequence[InputOutputPattern]) -> list[int]:
     """Return for every input dimension the smallest period that holds for all outputs."""
     found = []
     for dimension, size in enumerate(source.shape):
-        windows = [link.windows[dimension] for link in links if link.changed]
+        windows = [pattern.windows[dimension] for pattern in patterns if pattern.changed]
         found.append(max((size if window is None else period_of(window) for window in windows), default=1))
     return found
 
 
 def _columns_of_colours(
-    source: TensorPart, periods: Sequence[int], links: Sequence[InputOutputPattern], outputs: int
+    source: TensorPart, periods: Sequence[int], patterns: Sequence[InputOutputPattern], outputs: int
 ) -> Tensor:
     """Return for every colour of the part and every output the column of the entry, -1 for none; (colours, m)."""
     column_of = torch.full((math.prod(periods), outputs), -1, dtype=torch.long)
-    for link in links:
-        if link.changed:
-            column_of[:, link.target.coordinates] = _columns_of_output(source, periods, link)
+    for pattern in patterns:
+        if pattern.changed:
+            column_of[:, pattern.target.coordinates] = _columns_of_output(source, periods, pattern)
     return column_of
 
 
-def _columns_of_output(source: TensorPart, periods: Sequence[int], link: InputOutputPattern) -> Tensor:
+def _columns_of_output(source: TensorPart, periods: Sequence[int], pattern: InputOutputPattern) -> Tensor:
     """Return the columns of one output part, added up over the input dimensions; -1 for none; (colours, entries)."""
-    shape, stride = (*periods, *link.target.shape), total(source.shape)
+    shape, stride = (*periods, *pattern.target.shape), total(source.shape)
     column_of = torch.full([1] * len(shape), source.start)
     has_column = torch.ones_like(column_of, dtype=torch.bool)
-    for dimension, (length, period, window) in enumerate(zip(source.shape, periods, link.windows, strict=True)):
+    for dimension, (length, period, window) in enumerate(zip(source.shape, periods, pattern.windows, strict=True)):
         stride //= length
         along = [1] * len(shape)
         along[dimension] = period

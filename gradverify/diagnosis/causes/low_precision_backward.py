@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gradverify.core.backward.vjps import Backward, row, row_cotangent
+from gradverify.core.backward.vjps import Backward, flat_vjp, row_cotangent
 from gradverify.core.model.coordinates import zero_outside
 from gradverify.core.model.generators import random_magnitudes
 from gradverify.core.model.problem import NARROW
@@ -32,7 +32,7 @@ def low_precision_backward(compared: ComparedBlock) -> Diagnosis | None:
     ones = zero_outside(torch.ones_like(block.backward.known_vjp[0]), block.of.coordinates)
     try:
         for _ in range(_COTANGENTS):
-            vjps.append(row(block.backward, random_magnitudes(ones, generator)))
+            vjps.append(flat_vjp(block.backward, random_magnitudes(ones, generator)))
             if not _exact_dtypes(block.backward, _numbers(block, vjps[-1])):
                 return None
     except EvaluationError:

@@ -8,7 +8,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from gradverify.core.backward.vjps import backward_of, row
+from gradverify.core.backward.vjps import backward_of, flat_vjp
 from gradverify.core.model.magnitudes import any_set, finite_size
 from gradverify.core.model.tape import record
 from gradverify.diagnosis.block.elsewhere import clear_errors, outputs_at, shifted_problem
@@ -90,7 +90,7 @@ def _claimed_at(evidence: Evidence, point: Tensor) -> Tensor | None:
         backward = backward_of(problem, record(problem), 0)
         cotangent = torch.zeros_like(backward.known_vjp[0])
         cotangent[evidence.of.coordinates] = 1.0
-        return row(backward, cotangent)[evidence.wrt.coordinates].to(evidence.device)
+        return flat_vjp(backward, cotangent)[evidence.wrt.coordinates].to(evidence.device)
     except EvaluationError:
         return None
 

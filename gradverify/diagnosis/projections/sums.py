@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from gradverify.case import Tolerances
-from gradverify.core.backward.vjps import row
+from gradverify.core.backward.vjps import flat_vjp
 from gradverify.core.decide.compare import relative_tolerance
 from gradverify.core.estimate.samples import BAR_FACTOR, Estimate
 from gradverify.core.model.coordinates import Block, total, zero_outside
@@ -223,7 +223,7 @@ def sums_over(projections: RandomProjections, axis: Axis, inside: Tensor) -> Pro
         numeric = sums_of_slopes(projections.cotangents, slopes_along(projections, directions))
         return ProjectedPart(whole=projections, claimed=projections.vjps @ directions.T, numeric=numeric)
     cotangents = _placed(projections, axis, projections.weights * inside)
-    vjps = torch.stack([row(projections.block.backward, cotangent) for cotangent in cotangents])
+    vjps = torch.stack([flat_vjp(projections.block.backward, cotangent) for cotangent in cotangents])
     numeric = sums_of_slopes(cotangents, projections.slopes)
     return ProjectedPart(whole=projections, claimed=vjps @ projections.directions.T, numeric=numeric)
 
@@ -240,7 +240,7 @@ def line(projections: RandomProjections, axis: Axis, place: int) -> SampledLine:
     else:
         cotangent = torch.zeros_like(projections.cotangents[0])
         cotangent[coordinate] = 1.0
-        claimed = projections.directions @ row(measured.backward, cotangent)
+        claimed = projections.directions @ flat_vjp(measured.backward, cotangent)
         summed = sums_of_slopes(cotangent.unsqueeze(0), projections.slopes)  # (1, L)
     numeric = Estimate(value=summed.value.reshape(-1), bar=summed.bar.reshape(-1))
     rtol = relative_tolerance(Tolerances(), measured.sampled.dtypes)
