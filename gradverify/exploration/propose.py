@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from gradverify.checks import precision
 from gradverify.exploration.change import Base, Change
 from gradverify.exploration.proposals import arguments, indices, memory, sizes, values
 
@@ -38,7 +39,8 @@ def proposals(base: Base) -> Iterator[Change]:
 def pairs(first: Change, second: Change) -> Change:
     """Return the change that makes two changes, one after the other.
 
-    The contract has been asked for the first alone, unless that was not legal without the sizes of the second.
+    The contract has been asked for the first alone, unless that was not legal without the sizes of the second. Long
+    sums are asked `precision` alone in a pair too.
     """
     return Change(
         kind="pairs",
@@ -48,6 +50,6 @@ def pairs(first: Change, second: Change) -> Change:
         rules=(*first.rules, *second.rules),
         parts=(first, second),
         size=second.size if first.size is None else first.size,
-        asks=first.asks if second.kind == sizes.SIZES else (),
+        asks=second.asks if precision.NAME in second.asks else first.asks if second.kind == sizes.SIZES else (),
         far=first.far or second.far,
     )

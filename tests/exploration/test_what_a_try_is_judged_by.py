@@ -12,6 +12,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 import gradverify
+from gradverify.exploration.change import Change
+from gradverify.exploration.propose import pairs
 from gradverify.result import Exploration
 from tests.exploration.hidden_mistakes import points, saving
 
@@ -393,3 +395,10 @@ def test_long_sums_that_are_rounded_at_each_term_are_found(wide: bool) -> None:
     assert bool(found.extremes) is not wide
     half = gradverify.explore(scaling(wide=wide), [each.detach().bfloat16().requires_grad_() for each in (x, w)])
     assert ("GV602" in codes(half)) is bool(half.failures) is not wide
+
+
+def test_long_sums_are_asked_precision_alone_in_pairs_too() -> None:
+    argument = Change(kind="arguments", phrase="k: 2", apply=lambda case: case, asks=("contract",))
+    size = Change(kind="sizes", phrase="n: 5", apply=lambda case: case)
+    long = Change(kind="dtype", phrase="n: 513", apply=lambda case: case, asks=("precision",))
+    assert [pairs(argument, second).asks for second in (size, long, argument)] == [("contract",), ("precision",), ()]
